@@ -1,0 +1,56 @@
+# Each target sets up what it needs, in virtual environments of this folder. Two are enough to begin with:
+#   make run     the five gradient operators on worked examples
+#   make test    all tests
+
+PYTHON ?= python3
+# The frameworks whose arrays the tests pass in; `make test FRAMEWORKS=` does without, and says what it skips.
+FRAMEWORKS ?= torch==2.13.0 jax
+TENSORFLOW ?= tensorflow-cpu==2.21.0
+
+SOURCES := pyproject.toml $(shell find src -name '*.py' -o -name '*.pyi')
+
+.PHONY: run test test-oracle lint docs clean
+
+run: .venv/ready
+	.venv/bin/rowgrad tour
+
+test: .venv-test/ready
+	.venv-test/bin/python -m pytest --ignore tests/oracle
+
+test-oracle: .venv-oracle/ready
+	.venv-oracle/bin/python -m pytest tests/oracle
+	.venv-oracle/bin/python tests/record_golden.py --check
+
+lint: .venv-lint/ready
+	.venv-lint/bin/ruff check .
+	.venv-lint/bin/ruff format --check .
+	.venv-lint/bin/mypy
+
+docs: .venv-lint/ready
+	.venv-lint/bin/python docs/generate.py
+
+clean:
+	rm -rf .venv .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# `make run` uses the package as users get it; the others see the sources as they are.
+.venv/ready: $(SOURCES)
+	$(PYTHON) -m venv .venv
+	.venv/bin/python -m pip install --quiet --upgrade --force-reinstall --no-deps .
+	.venv/bin/python -m pip install --quiet .
+	touch $@
+
+.venv-test/ready: pyproject.toml Makefile
+	$(PYTHON) -m venv .venv-test
+	.venv-test/bin/python -m pip install --quiet -e '.[test]' $(FRAMEWORKS)
+	touch $@
+
+.venv-oracle/ready: pyproject.toml Makefile
+	$(PYTHON) -m venv .venv-oracle
+	.venv-oracle/bin/python -m pip install --quiet -e '.[test]' $(TENSORFLOW)
+	touch $@
+
+.venv-lint/ready: pyproject.toml Makefile
+	$(PYTHON) -m venv .venv-lint
+	.venv-lint/bin/python -m pip install --quiet -e '.[lint]'
+	touch $@

@@ -1,0 +1,72 @@
+"""rowgrad: TensorFlow's sparse-segment, fill-empty-rows and slice operators and their gradients, without TensorFlow.
+
+Give the functions NumPy, PyTorch, JAX or TensorFlow arrays, or lists; results come back as the kind that went in.
+`rowgrad.raw_ops` has the same operators under TensorFlow's names.
+"""
+
+from rowgrad import raw_ops
+from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfMemoryError, OutOfRangeError, RowgradError
+from rowgrad.functions import (
+    index_rank,
+    ragged_fill_empty_rows,
+    ragged_fill_empty_rows_grad,
+    sparse_fill_empty_rows,
+    sparse_fill_empty_rows_grad,
+    sparse_fill_empty_rows_grad_grad,
+    sparse_segment_mean,
+    sparse_segment_mean_grad,
+    sparse_segment_mean_grad_grad,
+    sparse_segment_mean_grad_v2,
+    sparse_segment_sqrt_n,
+    sparse_segment_sqrt_n_grad,
+    sparse_segment_sqrt_n_grad_grad,
+    sparse_segment_sqrt_n_grad_v2,
+    sparse_segment_sum,
+    sparse_segment_sum_grad,
+    sparse_segment_sum_grad_grad,
+    sparse_segment_sum_grad_v2,
+    sparse_slice,
+    sparse_slice_grad,
+    sparse_slice_grad_grad,
+)
+from rowgrad.ops.results import FilledRagged, FilledRows, FillGradient, RowGradient, SparseTensor
+from rowgrad.threads import get_num_threads, set_num_threads
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DTypeError",
+    "FillGradient",
+    "FilledRagged",
+    "FilledRows",
+    "InvalidArgumentError",
+    "OutOfMemoryError",
+    "OutOfRangeError",
+    "RowGradient",
+    "RowgradError",
+    "SparseTensor",
+    "get_num_threads",
+    "index_rank",
+    "ragged_fill_empty_rows",
+    "ragged_fill_empty_rows_grad",
+    "raw_ops",
+    "set_num_threads",
+    "sparse_fill_empty_rows",
+    "sparse_fill_empty_rows_grad",
+    "sparse_fill_empty_rows_grad_grad",
+    "sparse_segment_mean",
+    "sparse_segment_mean_grad",
+    "sparse_segment_mean_grad_grad",
+    "sparse_segment_mean_grad_v2",
+    "sparse_segment_sqrt_n",
+    "sparse_segment_sqrt_n_grad",
+    "sparse_segment_sqrt_n_grad_grad",
+    "sparse_segment_sqrt_n_grad_v2",
+    "sparse_segment_sum",
+    "sparse_segment_sum_grad",
+    "sparse_segment_sum_grad_grad",
+    "sparse_segment_sum_grad_v2",
+    "sparse_slice",
+    "sparse_slice_grad",
+    "sparse_slice_grad_grad",
+]

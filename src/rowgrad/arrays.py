@@ -1,0 +1,204 @@
+"""The door for arrays: whatever a caller holds becomes an ndarray, without a copy where none is needed, and
+results go back as the kind that came in.
+
+Frameworks are recognised by the type of the array and found among the modules that are already loaded: whoever holds
+a tensor has imported its framework, and rowgrad never does.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rowgrad.dtypes import BFLOAT16, Array
+from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfRangeError
+
+INT32_MAX = np.iinfo(np.int32).max
+
+
+class Kind(NamedTuple):
+    """One framework: how its arrays become ndarrays, and back."""
+
+    name: str
+    adopt: Callable[[Any], Array]
+    hand_back: Callable[[Array], Any]
+
+
+def kind_of(value: Any) -> Kind | None:
+    """The framework of `value`, or None for lists, numbers and strings, which belong to none."""
+    cls = type(value)
+    if cls not in _kinds:
+        _kinds[cls] = _find_kind(cls)
+    return _kinds[cls]
+
+
+def _find_kind(cls: type) -> Kind | None:
+    roots = {base.__module__.partition(".")[0] for base in cls.__mro__}
+    if "torch" in roots:
+        return TORCH
+    if "jax" in roots or "jaxlib" in roots:
+        return JAX
+    if "tensorflow" in roots:
+        return TENSORFLOW
+    if issubclass(cls, np.ndarray):
+        return NUMPY
+    if hasattr(cls, "__dlpack__"):
+        return DLPACK
+    return None
+
+
+def adopt(value: Any) -> Array:
+    """`value` as an ndarray; errors name no argument, the caller adds it."""
+    kind = kind_of(value)
+    if kind is not None:
+        return kind.adopt(value)
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError, OverflowError, RuntimeError) as error:
+        raise InvalidArgumentError(
+            f"it cannot be read as an array ({_first_line(error)}). Lists must be nested evenly.",
+            code="not-an-array",
+            value=type(value).__name__,
+        ) from error
+
+
+def settle(array: Array) -> Array:
+    """An array as kernels are compiled for: C-contiguous, aligned, in this machine's byte order, writable.
+
+    A read-only array is lent under a writable name instead of being copied; kernels never write to inputs.
+    """
+    array = np.require(array, array.dtype.newbyteorder("="), ["C", "A"])
+    if array.flags.writeable or array.dtype.kind in "OT":  # text is not for kernels
+        return array
+    return np.asarray(_Writable(array)).view(array.dtype)
+
+
+class _Writable:
+    """The memory of a read-only array, described as writable."""
+
+    def __init__(self, array: Array) -> None:
+        self._owner = array
+        address, _ = array.__array_interface__["data"]
+        self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+# NumPy
+
+
+def _adopt_numpy(value: Any) -> Array:
+    if isinstance(value, np.ma.MaskedArray):
+        raise DTypeError(
+            "it is a masked array, and operators have no notion of a mask. Pass `.filled(...)` or `.compressed()`.",
+            code="masked-array",
+        )
+    return np.asarray(value)
+
+
+def _same(array: Array) -> Array:
+    return array
+
+
+# PyTorch
+
+
+def _adopt_torch(value: Any) -> Array:
+    torch = sys.modules["torch"]
+    if value.device.type != "cpu":
+        raise InvalidArgumentError(
+            f"it is on the device {value.device}, and kernels run on the CPU. Pass `.cpu()`.",
+            code="not-on-cpu",
+            value=str(value.device),
+        )
+    if value.layout is not torch.strided or value.is_quantized:
+        raise DTypeError("it is not a plain dense tensor. Pass its indices and values.", code="not-dense")
+    if value.requires_grad and torch.is_grad_enabled():
+        raise InvalidArgumentError(
+            "it requires a gradient, which plain functions would lose. Pass `.detach()`, or call within `no_grad()`.",
+            code="requires-grad",
+        )
+    value = value.detach().resolve_conj().resolve_neg()
+    try:
+        if value.dtype is torch.bfloat16:
+            return value.contiguous().view(torch.int16).numpy().view(BFLOAT16)  # type: ignore[no-any-return]
+        return value.numpy()  # type: ignore[no-any-return]
+    except (TypeError, RuntimeError) as error:
+        raise DTypeError(f"{_first_line(error)}.", code="wrong-dtype", value=str(value.dtype)) from error
+
+
+def _to_torch(array: Array) -> Any:
+    torch = sys.modules["torch"]
+    if array.dtype == BFLOAT16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+# JAX
+
+
+def _adopt_jax(value: Any) -> Array:
+    try:
+        return np.asarray(value)
+    except Exception as error:  # JAX has many classes for "this has no value yet"
+        raise InvalidArgumentError(
+            f"it has no value here ({_first_line(error)}). Call outside `jit`, `grad` and `vmap`.",
+            code="no-value",
+            value=type(value).__name__,
+        ) from error
+
+
+def _to_jax(array: Array) -> Any:
+    jax = sys.modules["jax"]
+    if array.dtype == np.int64 and not jax.config.jax_enable_x64:
+        # JAX would cut 64-bit numbers to 32 bits, whatever they are.
+        if array.size and not -INT32_MAX - 1 <= array.min() <= array.max() <= INT32_MAX:
+            raise OutOfRangeError(
+                "a result needs 64-bit integers, which this JAX cuts to 32 bits. Set `jax_enable_x64`.",
+                code="needs-x64",
+            )
+        array = array.astype(np.int32)
+    return jax.numpy.asarray(array)
+
+
+# TensorFlow
+
+
+def _adopt_tensorflow(value: Any) -> Array:
+    if not hasattr(value, "numpy"):
+        raise InvalidArgumentError(
+            "it has no value here: it is a symbolic tensor. Call eagerly, outside `tf.function`.",
+            code="no-value",
+            value=type(value).__name__,
+        )
+    return np.asarray(value.numpy())
+
+
+def _to_tensorflow(array: Array) -> Any:
+    return sys.modules["tensorflow"].convert_to_tensor(array)
+
+
+# Anything else that speaks DLPack
+
+
+def _adopt_dlpack(value: Any) -> Array:
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"it cannot be lent by DLPack ({_first_line(error)}). Copy it to the CPU first.",
+            code="not-on-cpu",
+            value=type(value).__name__,
+        ) from error
+
+
+NUMPY = Kind("numpy", _adopt_numpy, _same)
+TORCH = Kind("torch", _adopt_torch, _to_torch)
+JAX = Kind("jax", _adopt_jax, _to_jax)
+TENSORFLOW = Kind("tensorflow", _adopt_tensorflow, _to_tensorflow)
+DLPACK = Kind("dlpack", _adopt_dlpack, _same)
+
+_kinds: dict[type, Kind | None] = {}

@@ -1,0 +1,69 @@
+"""The `rowgrad` command: look the operators up, run one on files, check the installation, take a tour.
+
+All that is known of operators comes from the catalogue. Numba is loaded with the first operator that runs, and
+pyarrow with the first Parquet file, so that help stays quick.
+"""
+
+import io
+import sys
+from typing import Annotated
+
+import typer
+
+import rowgrad
+from rowgrad.cli import doctor, op, ops, tour
+from rowgrad.cli.problems import QuietGroup
+
+EPILOG = r"""
+[bold]Examples[/bold]
+
+  rowgrad tour                              see which row gets which gradient
+
+  rowgrad ops sparse_slice_grad             the reference of one operator
+
+  rowgrad op SparseSegmentMeanGrad --help   the inputs it takes
+
+  rowgrad op SparseSegmentMeanGrad --grad g.npy --indices i.npy --segment-ids s.npy --output-dim0 1000 --out d.npz
+"""
+
+app = typer.Typer(
+    name="rowgrad",
+    cls=QuietGroup,
+    help="Sparse gradients, exactly as TensorFlow computes them, without TensorFlow.",
+    epilog=EPILOG,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"rowgrad {rowgrad.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _start(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", "-V", help="Print the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+app.command("ops")(ops.ops)
+app.add_typer(op.app, name="op")
+app.command("doctor")(doctor.doctor)
+app.command("tour")(tour.tour)
+
+
+def main() -> None:
+    """Run the command with the arguments of this process, and end it."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show Σ shows a question mark; it is no reason to fail.
+        if isinstance(stream, io.TextIOWrapper) and "utf" not in stream.encoding.lower():
+            stream.reconfigure(errors="replace")
+    app(prog_name="rowgrad")

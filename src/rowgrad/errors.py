@@ -1,0 +1,70 @@
+"""The errors of rowgrad: one root, and a few classes that are also the built-in ones a caller would expect.
+
+Each error says which operator, which argument, where in it, what was found, and how to mend it; `code` is stable
+and meant for programs.
+"""
+
+from typing import Any
+
+
+class RowgradError(Exception):
+    """The root of all errors that rowgrad raises on purpose.
+
+    Attributes
+    ----------
+    op : str or None
+        The operator that was called, by its catalogue name.
+    argument : str or None
+        The argument at fault.
+    position : int, tuple of int or None
+        Where in the argument.
+    value : object
+        What was found there.
+    code : str
+        A stable word for programs, such as ``"index-out-of-range"``.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str,
+        argument: str | None = None,
+        position: int | tuple[int, ...] | None = None,
+        value: Any = None,
+        op: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.argument = argument
+        self.position = position
+        self.value = value
+        self.op = op
+
+    def __str__(self) -> str:
+        return f"{self.op}: {self.message}" if self.op else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = {name: getattr(self, name) for name in ("code", "argument", "position", "value", "op")}
+        return _rebuild, (type(self), self.message, fields)
+
+
+def _rebuild(cls: type[RowgradError], message: str, fields: dict[str, Any]) -> RowgradError:
+    return cls(message, **fields)
+
+
+class InvalidArgumentError(RowgradError, ValueError):
+    """An argument has the wrong rank, length, order or value."""
+
+
+class OutOfRangeError(InvalidArgumentError, IndexError):
+    """An index, a segment id or a row points outside what it refers to."""
+
+
+class DTypeError(RowgradError, TypeError):
+    """An argument is of a type the operator does not take, or cannot be converted without loss."""
+
+
+class OutOfMemoryError(RowgradError, MemoryError):
+    """The result would not fit into the memory that is free."""

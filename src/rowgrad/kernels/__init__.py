@@ -1,0 +1,17 @@
+"""The compiled part: plain arrays in, plain arrays out; nothing is checked and nothing allocated here.
+
+Loading Numba takes longer than loading all the rest, so each module of this folder is imported when it is first
+used: `kernels.order.sort`.
+"""
+
+import importlib
+from types import ModuleType
+
+MODULES = ("compile", "fill_empty_rows", "ids", "kinds", "lanes", "order", "sparse_segment", "sparse_segment_grad",
+           "sparse_slice", "team")  # fmt: skip
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

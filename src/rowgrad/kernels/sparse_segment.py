@@ -1,0 +1,111 @@
+"""Kernels of the forward segment operators: pool the rows of each segment.
+
+Segment ids are sorted here, so segments are runs and nothing has to be sorted. The order of the additions is
+TensorFlow's: the first few rows left to right, then blocks of eight rows that are summed by themselves.
+"""
+
+import numpy as np
+
+from rowgrad.kernels.compile import inline, kernel
+from rowgrad.kernels.ids import read_id
+from rowgrad.kernels.kinds import MEAN, SUM
+from rowgrad.kernels.lanes import count, fill, load, store, zeros1, zeros16, zeros64, zeros256
+from rowgrad.kernels.team import chunk_start, claim, finish, wait
+
+BLOCK = 8
+SHORT = 10  # segments shorter than this are scaled by a product, longer ones by a division
+
+
+@inline
+def _first_bad(indices, index_step, ids, id_step, first, last, rows, data_rows):
+    """The first position whose id or index is wrong, or -1."""
+    before = read_id(ids, id_step, first - 1) if first > 0 else np.int64(0)
+    for i in range(first, last):
+        segment = read_id(ids, id_step, i)
+        index = read_id(indices, index_step, i)
+        if segment < before or segment >= rows or index < 0 or index >= data_rows:
+            return i
+        before = segment
+    return -1
+
+
+@inline
+def _sum_run(zeros, indices, index_step, first, last, data, width, column):
+    """x0 + x1 + …, left to right, over the rows of the entries from `first` to `last`."""
+    total = load(zeros, data, read_id(indices, index_step, first) * width + column)
+    for i in range(first + 1, last):
+        total = total + load(zeros, data, read_id(indices, index_step, i) * width + column)
+    return total
+
+
+@inline
+def _pool_columns(zeros, column, indices, index_step, first, last, data, width, kind, divisor, output, row):
+    """Pool as many columns from `column` on as blocks of the width of `zeros` cover; returns the next column."""
+    size = last - first
+    head = size % BLOCK
+    if head < 2:
+        head += BLOCK
+    if size == 1:
+        head = 1
+    while column + count(zeros) <= width:
+        total = _sum_run(zeros, indices, index_step, first, first + head, data, width, column)
+        if kind != SUM and 1 < size < SHORT:
+            total = total * (fill(zeros, 1) / fill(zeros, divisor))
+        for block in range(first + head, last, BLOCK):
+            total = total + _sum_run(zeros, indices, index_step, block, block + BLOCK, data, width, column)
+        if kind != SUM and size >= SHORT:
+            total = total / fill(zeros, divisor)
+        store(output, row * width + column, total)
+        column += count(zeros)
+    return column
+
+
+@kernel
+def pool(team, chunks, indices, index_step, ids, id_step, size, rows, data_rows, data, width, kind, sums,
+         output, clear, bad):  # fmt: skip
+    """Pool into `output`; `bad` gets, chunk by chunk, the first bad position or -1, and then nothing is written.
+
+    `sums` is an empty array of the type that sums are made in. Rows without a segment are zeroed if `clear`.
+    """
+    chunk = claim(team, 0)
+    while chunk < chunks:
+        bad[chunk] = _first_bad(indices, index_step, ids, id_step, chunk_start(chunk, chunks, size),
+                                chunk_start(chunk + 1, chunks, size), rows, data_rows)  # fmt: skip
+        finish(team, 0)
+        chunk = claim(team, 0)
+    wait(team, 0, chunks)
+    for chunk in range(chunks):
+        if bad[chunk] >= 0:
+            return
+
+    chunk = claim(team, 1)
+    while chunk < chunks:
+        first = chunk_start(chunk, chunks, size)
+        stop = chunk_start(chunk + 1, chunks, size)
+        while 0 < first < stop and read_id(ids, id_step, first) == read_id(ids, id_step, first - 1):
+            first += 1  # this segment began in an earlier chunk, and is pooled there
+        before = read_id(ids, id_step, first - 1) if first > 0 else np.int64(-1)
+        while first < stop:
+            segment = read_id(ids, id_step, first)
+            last = first + 1
+            while last < size and read_id(ids, id_step, last) == segment:
+                last += 1
+            if clear and segment > before + 1:
+                output[(before + 1) * width : segment * width] = 0
+            length = np.float64(last - first)
+            divisor = length if kind == MEAN else np.sqrt(length)
+            column = _pool_columns(zeros256(sums), 0, indices, index_step, first, last, data, width, kind,
+                                   divisor, output, segment)  # fmt: skip
+            column = _pool_columns(zeros64(sums), column, indices, index_step, first, last, data, width, kind,
+                                   divisor, output, segment)  # fmt: skip
+            column = _pool_columns(zeros16(sums), column, indices, index_step, first, last, data, width, kind,
+                                   divisor, output, segment)  # fmt: skip
+            _pool_columns(zeros1(sums), column, indices, index_step, first, last, data, width, kind,
+                          divisor, output, segment)  # fmt: skip
+            before = segment
+            first = last
+        if clear and stop == size and before + 1 < rows:
+            output[(before + 1) * width :] = 0
+        finish(team, 1)
+        chunk = claim(team, 1)
+    wait(team, 1, chunks)

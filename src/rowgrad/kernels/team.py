@@ -1,0 +1,95 @@
+"""How threads share one kernel call.
+
+All threads of a team run the same kernel on the same arrays. Work comes in phases, each phase in chunks; a
+thread claims the next chunk by adding to a shared counter, and passes on to the next phase when all chunks are
+done. One thread can do everything, so a helper that comes late, or never, costs time and nothing else. A helper
+may come so late that the call is over: outside a claimed chunk a kernel therefore reads nothing but the team
+itself and its plain arguments, and writes nothing.
+
+Which thread takes which chunk is left to chance; what a chunk computes is not. So results never depend on it.
+"""
+
+import sys
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from rowgrad.kernels.compile import inline
+
+PHASES = 40
+# Claimed and finished counts of a phase lie on cache lines of their own.
+LINE = 8
+STRIDE = 2 * LINE
+
+
+def new_team() -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The shared counters of one kernel call."""
+    return np.zeros(PHASES * STRIDE, np.int64)
+
+
+@intrinsic
+def atomic_add(typingctx: Any, array: Any, position: Any, value: Any) -> Any:
+    """Add to an element that other threads add to as well; returns what it was before."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = builder.gep(context.make_array(array)(context, builder, args[0]).data, [args[1]])
+        amount = context.cast(builder, args[2], value, array.dtype)
+        return builder.atomic_rmw("add", pointer, amount, "seq_cst")
+
+    return array.dtype(array, types.intp, value), codegen
+
+
+@intrinsic
+def atomic_load(typingctx: Any, array: Any, position: Any) -> Any:
+    """Read an element that another thread may be writing."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = builder.gep(context.make_array(array)(context, builder, args[0]).data, [args[1]])
+        return builder.load_atomic(pointer, "acquire", array.dtype.bitwidth // 8)
+
+    return array.dtype(array, types.intp), codegen
+
+
+@intrinsic
+def give_way(typingctx: Any) -> Any:
+    """Let another thread run on this core."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if sys.platform != "win32":
+            function = ir.FunctionType(ir.IntType(32), [])
+            builder.call(cgutils.get_or_insert_function(builder.module, function, "sched_yield"), [])
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+@inline
+def claim(team, phase):
+    """The number of the next chunk of `phase`; it may be past the last one."""
+    return atomic_add(team, phase * STRIDE, 1)
+
+
+@inline
+def finish(team, phase):
+    """Say that one claimed chunk of `phase` is done."""
+    atomic_add(team, phase * STRIDE + LINE, 1)
+
+
+@inline
+def wait(team, phase, chunks):
+    """Return when all chunks of `phase` are done, by whomever."""
+    spins = 0
+    while atomic_load(team, phase * STRIDE + LINE) < chunks:
+        spins += 1
+        if spins > 200:
+            give_way()
+
+
+@inline
+def chunk_start(chunk, chunks, size):
+    """Where `chunk` of `chunks` equal parts of `size` entries begins."""
+    return chunk * size // chunks

@@ -1,0 +1,18 @@
+"""The operators: one file per family, each with its checks, shapes, gradient rules and the call into the kernels.
+
+`OPERATORS` holds all of them by name, in the order in which users meet them.
+"""
+
+from rowgrad.ops import fill_empty_rows, sparse_segment, sparse_segment_grad, sparse_slice
+from rowgrad.ops.catalogue import OPERATORS, Attribute, Example, Operator
+from rowgrad.ops.pins import Pin
+
+FAMILIES = {
+    "sparse_segment": "Pooled look-ups",
+    "sparse_segment_grad": "Gradients of pooled look-ups",
+    "fill_empty_rows": "Filling empty rows",
+    "sparse_slice": "Slicing sparse tensors",
+}
+
+__all__ = ["FAMILIES", "OPERATORS", "Attribute", "Example", "Operator", "Pin", "fill_empty_rows", "sparse_segment",
+           "sparse_segment_grad", "sparse_slice"]  # fmt: skip

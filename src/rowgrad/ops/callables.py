@@ -1,0 +1,106 @@
+"""Operators as functions: arguments by position and by name, with a signature and a docstring.
+
+Two operators that share a function's name differ in their last input, which is then optional.
+"""
+
+from collections.abc import Callable
+from inspect import Parameter, Signature
+from typing import Any
+
+from rowgrad.errors import InvalidArgumentError
+from rowgrad.ops.catalogue import OPERATORS, Attribute, Operator
+from rowgrad.ops.docstrings import docstring
+
+
+def by_function() -> dict[str, list[Operator]]:
+    """The operators behind each function, the one with the fewest inputs first."""
+    groups: dict[str, list[Operator]] = {}
+    for operator in sorted(OPERATORS.values(), key=lambda operator: len(operator.inputs)):
+        groups.setdefault(operator.function, []).append(operator)
+    return groups
+
+
+def function_signature(operators: list[Operator]) -> Signature:
+    """The signature of the function for `operators`."""
+    required = {pin.name for pin in operators[0].inputs}
+    return Signature([
+        Parameter(pin.name, Parameter.POSITIONAL_OR_KEYWORD, default=Parameter.empty if pin.name in required else None)
+        for pin in operators[-1].inputs
+    ])  # fmt: skip
+
+
+def raw_signature(operator: Operator) -> Signature:
+    """Inputs, then attributes, then `name`, as in TensorFlow."""
+    options = [Parameter(a.name, Parameter.KEYWORD_ONLY, default=a.default) for a in operator.attributes]
+    options.append(Parameter("name", Parameter.KEYWORD_ONLY, default=None))
+    return Signature([*function_signature([operator]).parameters.values(), *options])
+
+
+def make_function(name: str, operators: list[Operator]) -> Callable[..., Any]:
+    """The snake-case function `name`."""
+    signature = function_signature(operators)
+    names = tuple(signature.parameters)
+    shortest, longest = operators[0], operators[-1]
+    needed = len(shortest.inputs)
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if kwargs or not needed <= len(args) <= len(names):
+            args = _bind(signature, names, args, kwargs)
+        if len(args) == needed:
+            return shortest(*args)
+        if args[-1] is None:
+            return shortest(*args[:needed])
+        return longest(*args)
+
+    return _dressed(function, name, "rowgrad", docstring(operators, name), signature)
+
+
+def make_raw_op(operator: Operator) -> Callable[..., Any]:
+    """The function with TensorFlow's name; `name` and attributes are taken, and change nothing."""
+    signature = function_signature([operator])
+    names = tuple(signature.parameters)
+
+    def function(*args: Any, name: str | None = None, **kwargs: Any) -> Any:
+        for attribute in operator.attributes:
+            if attribute.name in kwargs:
+                _check_attribute(operator, attribute, kwargs.pop(attribute.name))
+        return operator(*_bind(signature, names, args, kwargs))
+
+    text = docstring([operator], f"raw_ops.{operator.name}")
+    return _dressed(function, operator.name, "rowgrad.raw_ops", text, raw_signature(operator))
+
+
+def _dressed(
+    function: Callable[..., Any], name: str, module: str, text: str, signature: Signature
+) -> Callable[..., Any]:
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = module
+    function.__doc__ = text
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    return function
+
+
+def _bind(
+    signature: Signature, names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, ...]:
+    """Arguments by position and by name, in order. (`Signature.bind` alone takes as long as a small operator.)"""
+    given = len(args)
+    if len(kwargs) + given == len(names):
+        try:
+            return (*args, *(kwargs[name] for name in names[given:]))
+        except KeyError:
+            pass
+    bound = signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    return tuple(bound.arguments.values())
+
+
+def _check_attribute(operator: Operator, attribute: Attribute, value: Any) -> None:
+    if type(value) is not type(attribute.default):
+        raise InvalidArgumentError(
+            f"{attribute.name} is {value!r}; it must be a {type(attribute.default).__name__}.",
+            code="wrong-attribute",
+            argument=attribute.name,
+            value=value,
+            op=operator.name,
+        )

@@ -1,0 +1,185 @@
+"""Pins: what an operator takes and gives, and how a caller's value is made to fit.
+
+What fits is passed on as it is. What a caller would expect to be converted is, where nothing is lost: lists, smaller
+integers, other byte orders. Everything else is refused by name.
+
+Shapes are written as users read them: ``[N]``, ``[S, ...]``, ``[]``. The same letter is the same size everywhere in
+an operator; the name of a scalar input (``[output_dim0, ...]``) is its value; ``dense_shape[0]`` is an element.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rowgrad import arrays, dtypes
+from rowgrad.dtypes import Array
+from rowgrad.errors import DTypeError, OutOfRangeError, RowgradError
+
+INT64_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One input or output: `dtype` is a type's name, or a variable that the operator's `types` spell out."""
+
+    name: str
+    dtype: str
+    shape: str
+    doc: str
+
+
+class Input:
+    """An input pin together with the types it takes; `fit` makes an ndarray of what a caller passes."""
+
+    __slots__ = ("allowed", "is_count", "is_ids", "names", "pin")
+
+    def __init__(self, pin: Pin, names: tuple[str, ...]) -> None:
+        self.pin = pin
+        self.names = names
+        self.allowed = frozenset(dtypes.NUMPY[name] for name in names if name != "string")
+        self.is_ids = set(names) <= set(dtypes.IDS)
+        self.is_count = self.is_ids and pin.shape == "[]"
+
+    def fit(self, value: Any, bound: "np.dtype[Any] | None" = None) -> Any:
+        """`value` as an ndarray of a type this pin takes (a lone whole number stays an int).
+
+        `bound` is the type that an earlier pin of the same type variable has settled.
+        """
+        if self.is_count and type(value) is int:
+            return self._in_64_bits(value)
+        if type(value) is np.ndarray:
+            array, untyped = value, False
+        else:
+            array, untyped = self._adopt(value), _is_untyped(value)
+        if untyped or array.dtype not in self.allowed or (bound is not None and array.dtype != bound):
+            array = self._convert(array, untyped, bound)
+        if not array.flags.carray:
+            array = arrays.settle(array)
+        if self.is_count and array.ndim == 0:
+            return int(array)
+        return array
+
+    def _adopt(self, value: Any) -> Array:
+        try:
+            return arrays.adopt(value)
+        except RowgradError as error:
+            error.argument = self.pin.name
+            error.message = f"{self.pin.name}: {error.message}"
+            raise
+
+    def _convert(self, array: Array, untyped: bool, bound: "np.dtype[Any] | None") -> Array:
+        if bound is not None:
+            return self._convert_to(array, untyped, bound)
+        if self.is_ids:
+            return self._convert_ids(array, untyped)
+        if "string" in self.names and _is_text(array):
+            return array
+        if untyped:
+            return self._convert_untyped(array)
+        native = array.dtype.newbyteorder("=")
+        if native in self.allowed:
+            return array.astype(native)
+        raise self._wrong_dtype(array)
+
+    def _convert_ids(self, array: Array, untyped: bool) -> Array:
+        narrow = dtypes.NUMPY[self.names[0]]
+        if untyped and array.size == 0:
+            return array.astype(narrow)
+        if array.dtype.kind == "b" and self.is_count:
+            return array.astype(np.int64)
+        if array.dtype.kind not in "iu":
+            raise self._wrong_dtype(array)
+        if array.dtype == np.uint64 and array.size and array.max() > INT64_MAX:
+            raise self._past_64_bits(int(array.argmax()), int(array.max()))
+        if np.can_cast(array.dtype, narrow) or (untyped and _fits(array, narrow)):
+            # Lists of ids are int32, as in TensorFlow, unless they need more.
+            return array.astype(narrow)
+        return array.astype(np.int64)
+
+    def _convert_untyped(self, array: Array) -> Array:
+        """Lists get the types they have in TensorFlow: whole numbers int32, others float32."""
+        kind = array.dtype.kind
+        if array.size == 0:
+            candidates = ("float32", *self.names)
+        elif kind in "iu":
+            candidates = ("int32", "int64", "uint64", "float32", "float64")
+        else:
+            candidates = {"f": ("float32",), "c": ("complex128",), "b": ("bool",)}.get(kind, ())
+        for name in candidates:
+            if name in self.names and name != "string":
+                converted = array.astype(dtypes.NUMPY[name])
+                if kind not in "iu" or np.array_equal(converted.astype(object), array.astype(object)):
+                    return converted
+        raise self._wrong_dtype(array)
+
+    def _convert_to(self, array: Array, untyped: bool, bound: "np.dtype[Any]") -> Array:
+        """A second value of the same type variable: exact, or a number written in Python that rounds to it."""
+        if bound.kind in "USOT" and _is_text(array):
+            return array
+        if np.can_cast(array.dtype.newbyteorder("="), bound, "safe"):
+            return array.astype(bound)
+        if untyped and np.can_cast({"i": "i1", "u": "u1", "f": "f2"}.get(array.dtype.kind, "O"), bound, "safe"):
+            with np.errstate(over="ignore"):
+                converted = array.astype(bound)
+            if np.array_equal(np.isinf(converted), np.isinf(array)) and (
+                array.dtype.kind == "f" or np.array_equal(converted.astype(object), array.astype(object))
+            ):
+                return converted
+        raise DTypeError(
+            f"{self.pin.name} is {_described(array)}, which {dtypes.name_of(bound)} cannot hold exactly; "
+            f"it must have the type of the values. Convert it first.",
+            code="wrong-dtype",
+            argument=self.pin.name,
+            value=dtypes.name_of(array.dtype),
+        )
+
+    def _wrong_dtype(self, array: Array) -> DTypeError:
+        return DTypeError(
+            f"{self.pin.name} is {_described(array)}; allowed: {', '.join(self.names)}. Convert it first.",
+            code="wrong-dtype",
+            argument=self.pin.name,
+            value=dtypes.name_of(array.dtype),
+        )
+
+    def _in_64_bits(self, value: int) -> int:
+        if not -INT64_MAX - 1 <= value <= INT64_MAX:
+            raise self._past_64_bits(None, value)
+        return value
+
+    def _past_64_bits(self, position: int | None, value: int) -> OutOfRangeError:
+        where = self.pin.name if position is None else f"{self.pin.name}[{position}]"
+        return OutOfRangeError(
+            f"{where} is {value}, past the range of 64-bit integers. Use a smaller number.",
+            code="index-out-of-range",
+            argument=self.pin.name,
+            position=position,
+            value=value,
+        )
+
+
+def _fits(array: Array, dtype: "np.dtype[Any]") -> bool:
+    limits = np.iinfo(dtype)
+    return limits.min <= int(array.min()) and int(array.max()) <= limits.max
+
+
+def _described(array: Array) -> str:
+    if array.dtype.kind == "O" and array.size:
+        odd = next((x for x in array.flat if not isinstance(x, str | bytes)), array.flat[0])
+        return f"of objects ({type(odd).__name__})"
+    return dtypes.name_of(array.dtype)
+
+
+def _is_text(array: Array) -> bool:
+    if array.dtype.kind == "O":
+        return all(isinstance(item, str | bytes) for item in array.flat)
+    return array.dtype.kind in "UST"
+
+
+def _is_untyped(value: Any) -> bool:
+    """Whether `value` is made of Python's own lists and numbers, which carry no type of their own."""
+    while isinstance(value, list | tuple) and value:
+        value = value[0]
+    return isinstance(value, list | tuple | bool | int | float | complex | str | bytes) and not isinstance(
+        value, np.generic
+    )

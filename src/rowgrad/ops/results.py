@@ -1,0 +1,43 @@
+"""The named results of operators that give more than one array."""
+
+from typing import Any, NamedTuple
+
+
+class RowGradient(NamedTuple):
+    """A gradient with rows only where there are any: row u belongs to row sorted_unique_indices[u] of the table."""
+
+    output: Any
+    sorted_unique_indices: Any
+
+
+class FilledRows(NamedTuple):
+    """A sparse tensor in which every row has an entry, and the way back to the entries that were there before."""
+
+    output_indices: Any
+    output_values: Any
+    empty_row_indicator: Any
+    reverse_index_map: Any
+
+
+class FilledRagged(NamedTuple):
+    """A ragged tensor in which every row has a value, and the way back to the values that were there before."""
+
+    output_value_rowids: Any
+    output_values: Any
+    empty_row_indicator: Any
+    reverse_index_map: Any
+
+
+class FillGradient(NamedTuple):
+    """The gradient of the values that were there, and of the default that was filled in."""
+
+    d_values: Any
+    d_default_value: Any
+
+
+class SparseTensor(NamedTuple):
+    """A sparse tensor cut out of another one."""
+
+    output_indices: Any
+    output_values: Any
+    output_shape: Any

@@ -1,0 +1,311 @@
+"""The segment gradients, dense (Grad) and compact (GradV2), and the gradients of both.
+
+A gradient sends the gradient row of each segment back to the table rows that were pooled into it: sort the
+entries by table row, then sum each row. The gradient of a gradient pools again, with the same factors.
+"""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rowgrad import dtypes, kernels
+from rowgrad.dtypes import FLOATS, IDS, Array
+from rowgrad.errors import InvalidArgumentError, OutOfRangeError
+from rowgrad.kernels.kinds import MEAN, SQRT_N, SUM
+from rowgrad.memory import allocate
+from rowgrad.ops import checks
+from rowgrad.ops.catalogue import Example, Operator, declare
+from rowgrad.ops.order import Order, order_ids
+from rowgrad.ops.pins import Pin
+from rowgrad.ops.results import RowGradient
+from rowgrad.threads import Crew
+
+KINDS = {"Sum": SUM, "Mean": MEAN, "SqrtN": SQRT_N}
+NOTHING = np.empty(0, np.int64)
+SNAKE = {"Sum": "sum", "Mean": "mean", "SqrtN": "sqrt_n"}
+
+
+def _check(grad: Array, indices: Array, segment_ids: Array, count_name: str, count: Any) -> int:
+    checks.rank("indices", indices, 1)
+    checks.rank("segment_ids", segment_ids, 1)
+    number = checks.count(count_name, count, least=None)
+    checks.same_length("segment_ids", segment_ids.size, "indices", indices.size)
+    checks.at_least_vector("grad", grad)
+    return checks.count(count_name, number)
+
+
+def _diagnose(position: int, indices: Array, segment_ids: Array, rows: int, rows_name: str, segments: int,
+              segments_name: str) -> InvalidArgumentError:  # fmt: skip
+    """The error for the entry at `position`: its index first, then its segment id."""
+    index, segment = int(indices[position]), int(segment_ids[position])
+    if not 0 <= index < rows:
+        remedy = f"Drop the entry, or raise {rows_name}."
+        return checks.out_of_range("indices", position, index, rows, rows_name, "index-out-of-range", remedy)
+    remedy = f"Each id names a row; mend the id, or raise {segments_name}."
+    return checks.out_of_range(
+        "segment_ids", position, segment, segments, segments_name, "segment-id-out-of-range", remedy
+    )
+
+
+def sum_rows(crew: Crew, order: Order, values: Array, factors: Array, *, by_partner: bool = False, row_kind: int = SUM,
+             rows: int | None, unique: Array = NOTHING, argument: str) -> Array:  # fmt: skip
+    """Σ of the entries' values, row by row: into `rows` rows, or, for None, into those that occur (`unique`)."""
+    names = order.row_names
+    if order.partner_names is not None:
+        values = values[order.partner_names]
+    stored, _, parts = dtypes.summing(values.dtype)
+    compact = rows is None or names is not None
+    shape = (order.distinct if compact else rows, *values.shape[1:])
+    output = allocate(shape, values.dtype, argument=argument, zero=not compact)
+    width = parts * (output.size // shape[0] if shape[0] else 0)
+    crew.run(
+        kernels.sparse_segment_grad.sum_rows, order.words, order.shift, order.row_starts,
+        values.reshape(-1).view(stored), width, factors, by_partner, row_kind, compact,
+        output.reshape(-1).view(stored), *kernels.ids.halves(unique if rows is None else np.empty(shape[0], np.int64)),
+    )  # fmt: skip
+    if names is None:
+        return output
+    if rows is None:
+        unique[:] = names
+        return output
+    dense = allocate((rows, *values.shape[1:]), values.dtype, argument=argument, zero=True)
+    dense[names] = output
+    return dense
+
+
+def _gradient(kind: int, compact: bool, grad: Array, indices: Array, segment_ids: Array, count: Any) -> Any:
+    rows_name = "dense_output_dim0" if compact else "output_dim0"
+    rows = _check(grad, indices, segment_ids, rows_name, count)
+    if rows == 0 or indices.size == 0:
+        # TensorFlow does not look at the ids then, and neither do we; its dense result is uninitialised, ours is zero.
+        shape = (0 if compact else rows, *grad.shape[1:])
+        output = allocate(shape, grad.dtype, argument=rows_name, zero=True)
+        return RowGradient(output, np.empty(0, indices.dtype)) if compact else output
+    segments = grad.shape[0]
+    if segment_ids[-1] >= segments:
+        raise _diagnose_last(segment_ids, segments)
+    if grad.size == 0:
+        kind = SUM  # rows without columns: nothing to scale, however many segments there are
+    crew = _crew(indices, grad)
+    order = order_ids(crew, indices, segment_ids, rows, segments, count=kind != SUM)
+    if order.bad >= 0:
+        raise _diagnose(order.bad, indices, segment_ids, rows, rows_name, segments, "the number of rows of grad")
+    factors = allocate(order.counts.shape, dtypes.summing(grad.dtype).sums)
+    if kind != SUM:
+        kernels.sparse_segment_grad.scales(kind, order.counts, factors)
+    unique = np.empty(order.distinct if compact else 0, indices.dtype)
+    output = sum_rows(crew, order, grad, factors, by_partner=kind != SUM, rows=None if compact else rows,
+                      unique=unique, argument=rows_name)  # fmt: skip
+    return RowGradient(output, unique) if compact else output
+
+
+def _crew(indices: Array, values: Array) -> Crew:
+    row_bytes = values.nbytes // values.shape[0] if values.shape[0] else 0
+    return Crew(indices.size * (16 + row_bytes))
+
+
+def _diagnose_last(segment_ids: Array, segments: int) -> InvalidArgumentError:
+    last = segment_ids.size - 1
+    remedy = "Each id names a row of grad; mend the id, or pass all rows."
+    return checks.out_of_range("segment_ids", last, int(segment_ids[last]), segments, "the number of rows of grad",
+                               "segment-id-out-of-range", remedy)  # fmt: skip
+
+
+def _pool_again(kind: int, grad: Array, indices: Array, segment_ids: Array, count: Any) -> Array:
+    """The gradient of a gradient: pool as the forward operator, segments in any order, with the backward factors."""
+    segments = _check(grad, indices, segment_ids, "num_segments", count)
+    if segments == 0 or indices.size == 0:
+        return allocate((segments, *grad.shape[1:]), grad.dtype, argument="num_segments", zero=True)
+    rows = grad.shape[0]
+    crew = _crew(indices, grad)
+    order = order_ids(crew, segment_ids, indices, segments, rows)
+    if order.bad >= 0:
+        raise _diagnose(order.bad, indices, segment_ids, rows, "the number of rows of grad", segments, "num_segments")
+    factors = np.empty(0, dtypes.summing(grad.dtype).sums)
+    return sum_rows(crew, order, grad, factors, row_kind=kind, rows=segments, argument="num_segments")
+
+
+def _index_rank(sorted_unique_indices: Array, indices: Array) -> Array:
+    checks.rank("sorted_unique_indices", sorted_unique_indices, 1)
+    checks.rank("indices", indices, 1)
+    ranks = np.searchsorted(sorted_unique_indices, indices)
+    known = ranks < sorted_unique_indices.size
+    known[known] = sorted_unique_indices[ranks[known]] == indices[known]
+    if not known.all():
+        position = int(known.argmin())
+        raise OutOfRangeError(
+            f"indices[{position}] is {int(indices[position])}, which does not occur in sorted_unique_indices. "
+            "Pass the indices that the compact gradient was made from, and its sorted_unique_indices.",
+            code="index-out-of-range",
+            argument="indices",
+            position=position,
+            value=int(indices[position]),
+        )
+    return ranks.astype(np.int64, copy=False)
+
+
+# Declarations
+
+TYPES = {"T": FLOATS, "Tidx": IDS, "Tseg": IDS}
+INDICES = Pin("indices", "Tidx", "[N]", "The table row of each entry; rows may repeat.")
+SEGMENT_IDS = Pin("segment_ids", "Tseg", "[N]", "The segment of each entry, in any order; gaps are fine.")
+G = [[1.0, 2.0, 3.0], [4.0, 4.0, 2.0], [3.0, 1.0, 5.0]]
+SCALES = {"Sum": "1", "Mean": "1 / max(count[s], 1)", "SqrtN": "1 / sqrt(max(count[s], 1))"}
+WORDS = {"Sum": "sum", "Mean": "mean", "SqrtN": "sum divided by the square root of the count"}
+GRAD_ERRORS = (
+    "InvalidArgumentError: indices or segment_ids is not a vector, or they differ in length",
+    "InvalidArgumentError: {rows} is not a scalar, or negative",
+    "InvalidArgumentError: grad is a scalar",
+    "OutOfMemoryError: the result does not fit into memory",
+    "OutOfRangeError: an index is not in [0, {rows}), or a segment id not in [0, rows of grad)",
+    "DTypeError: a type that is not listed",
+)
+RANKS = "IndexRank(sorted_unique_indices, indices)"
+KEPT = "With {rows} = 0 or no entries the ids are not looked at, as in TensorFlow."
+
+
+def _examples(kind: str) -> Example:
+    known = {
+        "Sum": ([0, 0, 2], [[1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [3.0, 1.0, 5.0]]),
+        "Mean": ([2, 2, 2], [[1.0, 0.333333, 1.666667]] * 3),
+        "SqrtN": ([0, 0, 2], [[0.707107, 1.414214, 2.121320]] * 2 + [[3.0, 1.0, 5.0]]),
+    }
+    segment_ids, output = known[kind]
+    inputs = {"grad": G, "indices": [0, 1, 2], "segment_ids": segment_ids, "output_dim0": 3}
+    return Example(inputs, {"output": output})
+
+
+def _formula(kind: str) -> str:
+    return (
+        "count[s] = how often s occurs in segment_ids\n"
+        f"scale[s] = {SCALES[kind]}\n"
+        "output[r] = Σ over i with indices[i] = r of grad[segment_ids[i]] · scale[segment_ids[i]], in the order of i"
+    )
+
+
+def _declare_dense(kind: str) -> None:
+    declare(Operator(
+        name=f"SparseSegment{kind}Grad",
+        function=f"sparse_segment_{SNAKE[kind]}_grad",
+        family="sparse_segment_grad",
+        summary=f"The dense gradient of a pooled look-up ({WORDS[kind]}): one row for each row of the table.",
+        inputs=(
+            Pin("grad", "T", "[S, ...]", "The gradient of each segment's pooled row."),
+            INDICES,
+            SEGMENT_IDS,
+            Pin("output_dim0", "int32", "[]", "The number of rows of the table; any 64-bit size is taken."),
+        ),
+        outputs=(Pin("output", "T", "[output_dim0, ...]", "The gradient of the table; rows never looked up are 0."),),
+        types=TYPES,
+        formula=_formula(kind),
+        errors=tuple(text.format(rows="output_dim0") for text in GRAD_ERRORS),
+        cost="O(N · (width + log rows)); rows that are not looked up cost only their zeros.",
+        example=_examples(kind),
+        compute=partial(_gradient, KINDS[kind], False),
+        gradient={"grad": f"SparseSegment{kind}GradGrad(d_output, indices, segment_ids, rows(grad))"},
+        notes=KEPT.format(rows="output_dim0"),
+    ))  # fmt: skip
+
+
+def _declare_compact(kind: str) -> None:
+    inputs = {"grad": G, "indices": [7, 1, 7], "segment_ids": [0, 0, 2], "dense_output_dim0": 1000}
+    outputs: dict[str, Any] = {
+        "Sum": [[1.0, 2.0, 3.0], [4.0, 3.0, 8.0]],
+        "Mean": [[0.5, 1.0, 1.5], [3.5, 2.0, 6.5]],
+        "SqrtN": [[0.707107, 1.414214, 2.121320], [3.707107, 2.414214, 7.121320]],
+    }
+    declare(Operator(
+        name=f"SparseSegment{kind}GradV2",
+        function=f"sparse_segment_{SNAKE[kind]}_grad_v2",
+        family="sparse_segment_grad",
+        summary=f"The compact gradient of a pooled look-up ({WORDS[kind]}): only the rows that were looked up.",
+        inputs=(
+            Pin("grad", "T", "[S, ...]", "The gradient of each segment's pooled row."),
+            INDICES,
+            SEGMENT_IDS,
+            Pin("dense_output_dim0", "int32", "[]", "The number of rows of the table; any 64-bit size, at no cost."),
+        ),
+        outputs=(
+            Pin("output", "T", "[U, ...]", "The gradient of each row that was looked up, in ascending order of rows."),
+            Pin("sorted_unique_indices", "Tidx", "[U]", "Which rows these are, ascending."),
+        ),
+        types=TYPES,
+        formula=_formula(kind).replace("output[r]", "row r of the table")
+        + "\nsorted_unique_indices = the distinct indices, ascending; output = their rows",
+        errors=tuple(text.format(rows="dense_output_dim0") for text in GRAD_ERRORS),
+        cost="O(N · (width + log rows)), whatever the size of the table.",
+        example=Example(inputs, {"output": outputs[kind], "sorted_unique_indices": [1, 7]}),
+        compute=partial(_gradient, KINDS[kind], True),
+        gradient={"grad": f"SparseSegment{kind}GradGrad(d_output, {RANKS}, segment_ids, rows(grad))"},
+        result=RowGradient,
+        notes=KEPT.format(rows="dense_output_dim0")
+        + " Row u equals row sorted_unique_indices[u] of the dense gradient bit for bit.",
+    ))  # fmt: skip
+
+
+def _declare_grad_grad(kind: str) -> None:
+    first = {"Sum": [5.0, 6.0, 5.0], "Mean": [2.5, 3.0, 2.5], "SqrtN": [3.535534, 4.242641, 3.535534]}
+    errors = (
+        "InvalidArgumentError: indices or segment_ids is not a vector, or they differ in length",
+        "InvalidArgumentError: num_segments is not a scalar, or negative",
+        "InvalidArgumentError: grad is a scalar",
+        "OutOfMemoryError: the result does not fit into memory",
+        "OutOfRangeError: an index is not in [0, rows of grad), or a segment id not in [0, num_segments)",
+        "DTypeError: a type that is not listed",
+    )
+    declare(Operator(
+        name=f"SparseSegment{kind}GradGrad",
+        function=f"sparse_segment_{SNAKE[kind]}_grad_grad",
+        family="sparse_segment_grad",
+        summary=f"The gradient of SparseSegment{kind}Grad to its grad: pool again, segments in any order.",
+        inputs=(
+            Pin("grad", "T", "[M, ...]", "What flows into the dense gradient's output."),
+            INDICES,
+            SEGMENT_IDS,
+            Pin("num_segments", "int64", "[]", "The number of rows of the dense gradient's grad."),
+        ),
+        outputs=(Pin("output", "T", "[num_segments, ...]", "The gradient of each segment's gradient row."),),
+        types=TYPES,
+        formula="count[s] = how often s occurs in segment_ids\n"
+        f"scale[s] = {SCALES[kind]}\n"
+        "output[s] = Σ over i with segment_ids[i] = s of grad[indices[i]] · scale[s], in the order of i",
+        errors=errors,
+        cost="O(N · (width + log segments)); segment ids that are sorted are noticed and not sorted again.",
+        example=Example(
+            {"grad": G, "indices": [0, 1, 2], "segment_ids": [0, 0, 2], "num_segments": 3},
+            {"output": [first[kind], [0.0, 0.0, 0.0], [3.0, 1.0, 5.0]]},
+        ),
+        compute=partial(_pool_again, KINDS[kind]),
+        gradient={"grad": f"SparseSegment{kind}Grad(d_output, indices, segment_ids, rows(grad))"},
+        in_tensorflow=False,
+    ))  # fmt: skip
+
+
+for _kind in KINDS:
+    _declare_dense(_kind)
+    _declare_compact(_kind)
+    _declare_grad_grad(_kind)
+
+declare(Operator(
+    name="IndexRank",
+    function="index_rank",
+    family="sparse_segment_grad",
+    summary="Where each index stands among the sorted distinct ones: the row of a compact gradient that it went to.",
+    inputs=(
+        Pin("sorted_unique_indices", "Tidx", "[U]", "Distinct indices, ascending, as a compact gradient gives them."),
+        Pin("indices", "Tind", "[N]", "The indices to look up."),
+    ),
+    outputs=(Pin("ranks", "int64", "[N]", "sorted_unique_indices[ranks[i]] = indices[i]."),),
+    types={"Tidx": IDS, "Tind": IDS},
+    formula="ranks[i] = the u with sorted_unique_indices[u] = indices[i]",
+    errors=(
+        "InvalidArgumentError: an input is not a vector",
+        "OutOfRangeError: an index does not occur in sorted_unique_indices",
+        "DTypeError: a type that is not listed",
+    ),
+    cost="O(N · log U).",
+    example=Example({"sorted_unique_indices": [1, 7], "indices": [7, 1, 7]}, {"ranks": [1, 0, 1]}),
+    compute=_index_rank,
+    in_tensorflow=False,
+))  # fmt: skip

@@ -1,0 +1,10 @@
+"""The operators under TensorFlow's names, with its argument names and order: `rowgrad.raw_ops.SparseSegmentMeanGrad`.
+
+As in `tf.raw_ops`, each takes all its inputs, and `name`, which means nothing here. Editors read `raw_ops.pyi`.
+"""
+
+from rowgrad.ops import OPERATORS
+from rowgrad.ops.callables import make_raw_op
+
+__all__ = sorted(OPERATORS)
+globals().update({name: make_raw_op(operator) for name, operator in OPERATORS.items()})

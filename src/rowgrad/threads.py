@@ -1,0 +1,128 @@
+"""The threads that share kernel calls: how many, and how they are woken.
+
+Kernels release the GIL and divide their work among whoever runs them (see `kernels.team`), so helpers are ordinary
+daemon threads that wait for jobs. They are started when first needed, and again in a forked child. Any number of
+threads may call rowgrad at the same time.
+"""
+
+import os
+import queue
+import threading
+from typing import Any
+
+from rowgrad import kernels
+from rowgrad.errors import InvalidArgumentError
+
+# Bytes of work that pay for waking one more thread, and chunks per thread, so that an uneven one does no harm.
+GRAIN = 1 << 18
+CHUNKS_PER_THREAD = 4
+MOST_THREADS = 256
+
+_chosen: int | None = None
+_jobs: "queue.SimpleQueue[list[Any]]" = queue.SimpleQueue()
+_helpers = 0
+_lock = threading.Lock()
+
+
+def set_num_threads(n: int) -> None:
+    """Set how many threads a call may use, this thread included.
+
+    Results are the same to the bit for any number.
+
+    Examples
+    --------
+    >>> import rowgrad
+    >>> rowgrad.set_num_threads(2)
+    >>> rowgrad.get_num_threads()
+    2
+    """
+    global _chosen
+    _chosen = _checked(n, "n")
+
+
+def get_num_threads() -> int:
+    """How many threads a call may use: `set_num_threads`, else `ROWGRAD_NUM_THREADS`, else the cores at hand."""
+    if _chosen is not None:
+        return _chosen
+    text = os.environ.get("ROWGRAD_NUM_THREADS")
+    if text:
+        try:
+            return _checked(int(text), "ROWGRAD_NUM_THREADS")
+        except ValueError:
+            return _checked(text, "ROWGRAD_NUM_THREADS")
+    return min(_cores(), MOST_THREADS)
+
+
+def _checked(n: Any, argument: str) -> int:
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_THREADS:
+        raise InvalidArgumentError(
+            f"{argument} is {n!r}; the number of threads is a whole number from 1 to {MOST_THREADS}.",
+            code="bad-thread-count",
+            argument=argument,
+            value=n,
+        )
+    return n
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
+
+
+class Crew:
+    """The threads for one operator call: `chunks` is how many parts its work comes in."""
+
+    __slots__ = ("chunks", "helpers")
+
+    def __init__(self, work: int) -> None:
+        """`work` is about how many bytes the call moves."""
+        threads = min(get_num_threads(), work // GRAIN) if work >= 2 * GRAIN else 1
+        self.helpers = max(threads - 1, 0)
+        self.chunks = threads * CHUNKS_PER_THREAD if threads > 1 else 1
+
+    def run(self, kernel: Any, *args: Any) -> Any:
+        """Call `kernel` with a new team, this crew's number of chunks, and `args`."""
+        args = (kernels.team.new_team(), self.chunks, *args)
+        if self.helpers == 0:
+            return kernel(*args)
+        job = [kernel, args]
+        _start_helpers(self.helpers)
+        for _ in range(self.helpers):
+            _jobs.put(job)
+        try:
+            return kernel(*args)
+        finally:
+            job.clear()  # a helper that comes now finds nothing, and no array is kept alive for it
+
+
+def _start_helpers(wanted: int) -> None:
+    global _helpers
+    if _helpers >= wanted:
+        return
+    with _lock:
+        while _helpers < wanted:
+            threading.Thread(target=_help, args=(_jobs,), name=f"rowgrad-{_helpers}", daemon=True).start()
+            _helpers += 1
+
+
+def _help(jobs: "queue.SimpleQueue[list[Any]]") -> None:
+    while True:
+        job = jobs.get()
+        try:
+            kernel, args = job
+        except ValueError:  # the call is over
+            continue
+        kernel(*args)
+        del job, kernel, args
+
+
+def _after_fork() -> None:
+    """A forked child has none of its parent's threads."""
+    global _jobs, _helpers, _lock
+    _jobs, _helpers, _lock = queue.SimpleQueue(), 0, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,295 @@
+"""Every operator again, in plain loops nobody would optimise.
+
+The tests hold the library against these functions; the recorded TensorFlow answers hold these functions
+themselves. Nothing is checked here: the input is taken to be good. Values and roundings are exact: one
+rounding an operation, in the order that the loops are written in, half and bfloat16 summed in float32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+quiet = np.errstate(all="ignore")  # integers wrap, floats overflow: both are wanted here
+
+
+def accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type that sums are made in."""
+    return np.dtype(np.float32) if dtype in (np.float16, ml_dtypes.bfloat16) else dtype
+
+
+# ---------------------------------------------------------------- segments, forward
+
+
+def sum_of_segment(rows: Array, divisor: float | None) -> Array:
+    """Sum the rows in TensorFlow's order; `divisor` is None (sum), n (mean) or sqrt(n)."""
+    n, A = len(rows), rows.dtype.type
+    if n == 1:
+        return rows[0]
+    first = {0: 8, 1: 9}.get(n % 8, n % 8)
+    total = rows[0]
+    for row in rows[1:first]:
+        total = total + row
+    if n < 10 and divisor is not None:
+        total = total * (A(1) / A(divisor))
+    for start in range(first, n, 8):
+        block = rows[start]
+        for row in rows[start + 1 : start + 8]:
+            block = block + row
+        total = total + block
+    if n >= 10 and divisor is not None:
+        total = total / A(divisor)
+    return total
+
+
+@quiet
+def segment(
+    divisor: Callable[[int], float | None],
+    data: Array,
+    indices: Array,
+    segment_ids: Array,
+    num_segments: int | None,
+) -> Array:
+    if num_segments is None:
+        num_segments = segment_ids[-1] + 1 if len(segment_ids) else 0
+    rows = int(num_segments)
+    output = np.zeros((rows, *data.shape[1:]), data.dtype)
+    A = accumulator(data.dtype)
+    for s in range(rows):
+        members = [int(indices[i]) for i in range(len(indices)) if segment_ids[i] == s]
+        if members:
+            output[s] = sum_of_segment(data[members].astype(A), divisor(len(members))).astype(data.dtype)
+    return output
+
+
+def sparse_segment_sum(data: Array, indices: Array, segment_ids: Array, num_segments: Any = None) -> Array:
+    return segment(lambda n: None, data, indices, segment_ids, num_segments)
+
+
+def sparse_segment_mean(data: Array, indices: Array, segment_ids: Array, num_segments: Any = None) -> Array:
+    return segment(lambda n: n, data, indices, segment_ids, num_segments)
+
+
+def sparse_segment_sqrt_n(data: Array, indices: Array, segment_ids: Array, num_segments: Any = None) -> Array:
+    return segment(math.sqrt, data, indices, segment_ids, num_segments)
+
+
+# ---------------------------------------------------------------- segments, backward
+
+Scale = Callable[[int], float]
+
+
+def sum_scale(count: int) -> float:
+    return 1.0
+
+
+def mean_scale(count: int) -> float:
+    return 1.0 / max(count, 1)
+
+
+def sqrt_n_scale(count: int) -> float:
+    return 1.0 / math.sqrt(max(count, 1))
+
+
+@quiet
+def scatter(scale: Scale, rows: int, grad: Array, sources: list[int], targets: list[int], segment_ids: Array) -> Array:
+    """output[targets[i]] += grad[sources[i]] * scale[segment_ids[i]], one after the other."""
+    A = accumulator(grad.dtype)
+    count = {int(s): sum(1 for t in segment_ids if t == s) for s in segment_ids}
+    output = np.zeros((rows, *grad.shape[1:]), A)
+    for source, target, s in zip(sources, targets, segment_ids, strict=True):
+        product = grad[source].astype(A) * A.type(scale(count[int(s)]))
+        output[target] = output[target] + product
+    return output.astype(grad.dtype)
+
+
+def segment_grad(scale: Scale, grad: Array, indices: Array, segment_ids: Array, output_dim0: Any) -> Array:
+    rows = int(output_dim0)
+    if rows == 0:
+        return np.zeros((0, *grad.shape[1:]), grad.dtype)
+    return scatter(scale, rows, grad, [int(s) for s in segment_ids], [int(i) for i in indices], segment_ids)
+
+
+def segment_grad_v2(
+    scale: Scale, grad: Array, indices: Array, segment_ids: Array, dense_output_dim0: Any
+) -> tuple[Array, Array]:
+    if int(dense_output_dim0) == 0:
+        return np.zeros((0, *grad.shape[1:]), grad.dtype), np.zeros(0, indices.dtype)
+    unique = sorted({int(i) for i in indices})
+    targets = [unique.index(int(i)) for i in indices]
+    output = scatter(scale, len(unique), grad, [int(s) for s in segment_ids], targets, segment_ids)
+    return output, np.array(unique, indices.dtype)
+
+
+def sparse_segment_sum_grad(grad: Array, indices: Array, segment_ids: Array, output_dim0: Any) -> Array:
+    return segment_grad(sum_scale, grad, indices, segment_ids, output_dim0)
+
+
+def sparse_segment_mean_grad(grad: Array, indices: Array, segment_ids: Array, output_dim0: Any) -> Array:
+    return segment_grad(mean_scale, grad, indices, segment_ids, output_dim0)
+
+
+def sparse_segment_sqrt_n_grad(grad: Array, indices: Array, segment_ids: Array, output_dim0: Any) -> Array:
+    return segment_grad(sqrt_n_scale, grad, indices, segment_ids, output_dim0)
+
+
+def sparse_segment_sum_grad_v2(
+    grad: Array, indices: Array, segment_ids: Array, dense_output_dim0: Any
+) -> tuple[Array, Array]:
+    return segment_grad_v2(sum_scale, grad, indices, segment_ids, dense_output_dim0)
+
+
+def sparse_segment_mean_grad_v2(
+    grad: Array, indices: Array, segment_ids: Array, dense_output_dim0: Any
+) -> tuple[Array, Array]:
+    return segment_grad_v2(mean_scale, grad, indices, segment_ids, dense_output_dim0)
+
+
+def sparse_segment_sqrt_n_grad_v2(
+    grad: Array, indices: Array, segment_ids: Array, dense_output_dim0: Any
+) -> tuple[Array, Array]:
+    return segment_grad_v2(sqrt_n_scale, grad, indices, segment_ids, dense_output_dim0)
+
+
+# ---------------------------------------------------------------- segments, the gradient of the gradient
+
+
+def segment_grad_grad(scale: Scale, grad: Array, indices: Array, segment_ids: Array, num_segments: Any) -> Array:
+    targets = [int(s) for s in segment_ids]
+    return scatter(scale, int(num_segments), grad, [int(i) for i in indices], targets, segment_ids)
+
+
+def sparse_segment_sum_grad_grad(grad: Array, indices: Array, segment_ids: Array, num_segments: Any) -> Array:
+    return segment_grad_grad(sum_scale, grad, indices, segment_ids, num_segments)
+
+
+def sparse_segment_mean_grad_grad(grad: Array, indices: Array, segment_ids: Array, num_segments: Any) -> Array:
+    return segment_grad_grad(mean_scale, grad, indices, segment_ids, num_segments)
+
+
+def sparse_segment_sqrt_n_grad_grad(grad: Array, indices: Array, segment_ids: Array, num_segments: Any) -> Array:
+    return segment_grad_grad(sqrt_n_scale, grad, indices, segment_ids, num_segments)
+
+
+def index_rank(sorted_unique_indices: Array, indices: Array) -> Array:
+    """With these for indices, the operators above are the gradients of the compact gradients."""
+    unique = [int(i) for i in sorted_unique_indices]
+    return np.array([unique.index(int(i)) for i in indices], np.int64)
+
+
+# ---------------------------------------------------------------- fill empty rows
+
+
+def sparse_fill_empty_rows(
+    indices: Array, values: Array, dense_shape: Array, default_value: Any
+) -> tuple[Array, Array, Array, Array]:
+    default = default_value[()] if isinstance(default_value, np.ndarray) else default_value
+    sources: list[int | None] = []  # for each output entry, the input entry that moves there, or None
+    rows: list[int] = []
+    empty: list[bool] = []
+    for r in range(int(dense_shape[0])):
+        entries = [i for i in range(len(indices)) if indices[i, 0] == r]
+        sources += entries or [None]
+        rows += [r] * max(len(entries), 1)
+        empty.append(not entries)
+    output_indices = np.zeros((len(sources), indices.shape[1]), np.int64)
+    output_values = np.empty(len(sources), values.dtype)
+    reverse_index_map = np.zeros(len(indices), np.int64)
+    for k, i in enumerate(sources):
+        if i is None:
+            output_indices[k, 0] = rows[k]
+            output_values[k] = default
+        else:
+            output_indices[k] = indices[i]
+            output_values[k] = values[i]
+            reverse_index_map[i] = k
+    return output_indices, output_values, np.array(empty, np.bool_), reverse_index_map
+
+
+def ragged_fill_empty_rows(
+    value_rowids: Array, values: Array, nrows: Any, default_value: Any
+) -> tuple[Array, Array, Array, Array]:
+    column = np.reshape(value_rowids, (-1, 1))
+    out_indices, *rest = sparse_fill_empty_rows(column, values, np.array([nrows]), default_value)
+    return out_indices[:, 0], *rest
+
+
+@quiet
+def sparse_fill_empty_rows_grad(reverse_index_map: Array, grad_values: Array) -> tuple[Array, Array]:
+    d_values = np.zeros(len(reverse_index_map), grad_values.dtype)
+    for j, k in enumerate(reverse_index_map):
+        d_values[j] = grad_values[k]
+    total = np.zeros(1, accumulator(grad_values.dtype))
+    visited = {int(k) for k in reverse_index_map}
+    for k in range(len(grad_values)):
+        if k not in visited:
+            total = total + grad_values[k : k + 1].astype(total.dtype)
+    return d_values, total.astype(grad_values.dtype).reshape(())
+
+
+ragged_fill_empty_rows_grad = sparse_fill_empty_rows_grad
+
+
+@quiet
+def sparse_fill_empty_rows_grad_grad(
+    reverse_index_map: Array, d_values_grad: Array, d_default_value_grad: Any, full_size: Any
+) -> Array:
+    output = np.zeros(int(full_size), d_values_grad.dtype)
+    for k in range(len(output)):
+        entries = [j for j in range(len(reverse_index_map)) if reverse_index_map[j] == k]
+        total = np.zeros(1, accumulator(d_values_grad.dtype))
+        for j in entries:
+            total = total + d_values_grad[j : j + 1].astype(total.dtype)
+        output[k] = total.astype(output.dtype)[0] if entries else d_default_value_grad
+    return output
+
+
+# ---------------------------------------------------------------- slice
+
+
+def sparse_slice(indices: Array, values: Array, shape: Array, start: Array, size: Array) -> tuple[Array, Array, Array]:
+    windows = [(int(n), int(s), int(z)) for n, s, z in zip(shape, start, size, strict=True)]
+    output_shape = [z if s < n - z else n - s if s < n else 0 for n, s, z in windows]
+    kept = [
+        i
+        for i in range(len(indices))
+        if all(s <= int(x) < s + z for x, (_, s, z) in zip(indices[i], windows, strict=True))
+    ]
+    out_indices = [[int(x) - s for x, (_, s, _) in zip(indices[i], windows, strict=True)] for i in kept]
+    return (
+        np.array(out_indices, np.int64).reshape(len(kept), len(windows)),
+        values[kept],
+        np.array(output_shape, np.int64),
+    )
+
+
+def matches(input_indices: Array, input_start: Array, output_indices: Array) -> list[int]:
+    """For each output entry, the input entry that it came from."""
+    inputs: list[int] = []
+    for i, index in enumerate(input_indices):
+        if len(inputs) == len(output_indices):
+            break
+        wanted = [int(o) + int(s) for o, s in zip(output_indices[len(inputs)], input_start, strict=True)]
+        if [int(x) for x in index] == wanted:
+            inputs.append(i)
+    return inputs
+
+
+def sparse_slice_grad(
+    backprop_val_grad: Array, input_indices: Array, input_start: Array, output_indices: Array
+) -> Array:
+    val_grad = np.zeros(len(input_indices), backprop_val_grad.dtype)
+    for j, i in enumerate(matches(input_indices, input_start, output_indices)):
+        val_grad[i] = backprop_val_grad[j]
+    return val_grad
+
+
+def sparse_slice_grad_grad(grad: Array, input_indices: Array, input_start: Array, output_indices: Array) -> Array:
+    return np.array([grad[i] for i in matches(input_indices, input_start, output_indices)], grad.dtype).reshape(
+        len(output_indices)
+    )

@@ -1,0 +1,193 @@
+"""The same calls to rowgrad, to `naive` and to a living TensorFlow: answers and errors agree.
+
+These tests run in an environment of their own (`make test-oracle`). Where TensorFlow is wrong on purpose of
+nobody (docs/deviations.md), the strategies keep away, or a line below says what is left out.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import golden
+import naive
+import rowgrad
+import strategies
+from golden import assert_same
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+if os.environ.get("CI"):
+    import tensorflow as tf  # missing there is a failure, not a reason to skip
+else:
+    tf = pytest.importorskip("tensorflow")
+
+Array = np.ndarray[Any, Any]
+Args = dict[str, Any]
+
+RAW_OPS = {
+    golden.snake_case(op): op
+    for op in [
+        *(f"SparseSegment{kind}{form}" for kind in ("Sum", "Mean", "SqrtN") for form in ("", "Grad", "GradV2")),
+        *("SparseFillEmptyRows", "SparseFillEmptyRowsGrad", "RaggedFillEmptyRows", "RaggedFillEmptyRowsGrad"),
+        *("SparseSlice", "SparseSliceGrad"),
+    ]
+}
+LOW_PRECISION = (np.float16, ml_dtypes.bfloat16)
+
+
+def call_name(op: str, args: Args) -> str:
+    return RAW_OPS[op] + ("WithNumSegments" if "num_segments" in args else "")
+
+
+def as_tensors(args: Args) -> dict[str, Any]:
+    """The arguments as TensorFlow takes them: sizes of gradients are int32 there."""
+    return {name: tf.constant(arg, tf.int32 if name.endswith("output_dim0") else None) for name, arg in args.items()}
+
+
+def ask_tensorflow(op: str, args: Args) -> tuple[Array, ...]:
+    result = getattr(tf.raw_ops, call_name(op, args))(**as_tensors(args))
+    tensors = result if isinstance(result, tuple) else (result,)
+    return tuple(as_array(tensor) for tensor in tensors)
+
+
+def as_array(tensor: Any) -> Array:
+    return np.asarray(tensor.numpy(), object if tensor.dtype == tf.string else None)
+
+
+def as_tuple(result: Any) -> tuple[Any, ...]:
+    return tuple(result) if isinstance(result, tuple) else (result,)
+
+
+def terms(args: Args) -> int:
+    """No sum of this call holds more numbers than this."""
+    return max(1, *(np.size(arg) for arg in args.values()))
+
+
+def comparable(op: str, results: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Without what TensorFlow rounds after every addition: d_default_value in half and bfloat16."""
+    if op.endswith("fill_empty_rows_grad") and results[0].dtype in LOW_PRECISION:
+        return results[:1]
+    return results
+
+
+def assert_agree(op: str, args: Args, expected: tuple[Array, ...], actual: tuple[Any, ...]) -> None:
+    expected, actual = comparable(op, expected), comparable(op, tuple(np.asarray(a) for a in actual))
+    assert len(actual) == len(expected)
+    for want, got in zip(expected, actual, strict=True):
+        assert_same(want, got, "ftz", terms(args))
+
+
+TYPED = [
+    pytest.param(op, dtype, id=f"{op}-{golden.dtype_name(dtype)}")
+    for op in RAW_OPS
+    for dtype in strategies.OPERATORS[op][1]
+    if not dtype.names  # TensorFlow has no kernels for the quantised types
+]
+
+
+@pytest.mark.parametrize(("op", "dtype"), TYPED)
+def test_answers_agree(op: str, dtype: np.dtype[Any]) -> None:
+    @settings(max_examples=60, deadline=None)
+    @given(strategies.calls(op, dtype, tensorflow=True))
+    def check(args: Args) -> None:
+        expected = ask_tensorflow(op, args)
+        assert_agree(op, args, expected, as_tuple(getattr(naive, op)(**args)))
+        assert_agree(op, args, expected, as_tuple(getattr(rowgrad, op)(**args)))
+
+    check()
+
+
+@pytest.mark.parametrize(("op", "dtype"), TYPED)
+def test_tensors_come_back_as_tensors(op: str, dtype: np.dtype[Any]) -> None:
+    @settings(max_examples=3, deadline=None)
+    @given(strategies.calls(op, dtype, tensorflow=True))
+    def check(args: Args) -> None:
+        results = as_tuple(getattr(rowgrad.raw_ops, call_name(op, args))(**as_tensors(args)))
+        assert all(isinstance(result, tf.Tensor) for result in results)
+        assert_agree(op, args, ask_tensorflow(op, args), tuple(as_array(result) for result in results))
+
+    check()
+
+
+# ---------------------------------------------------------------- errors
+
+WRONG_NUMBERS = [-(2**31), -9, -1, 0, 1, 2, 5, 9, 2**31 - 1]
+
+
+def wrong_number(array: Array, at: int, number: int) -> Array:
+    array = array.copy()
+    array.reshape(-1)[at % array.size] = number
+    return array
+
+
+@st.composite
+def spoiled(draw: st.DrawFn, op: str) -> Args:
+    """A good call with one or two of its arguments bent: some are still good, and both must say so."""
+    args = draw(strategies.calls(op, np.dtype(np.float32), tensorflow=True))
+    args = {name: np.asarray(arg) for name, arg in args.items()}
+    for name in draw(st.lists(st.sampled_from(sorted(args)), min_size=1, max_size=2)):
+        array = args[name]
+        bends = ["deepen", "none"]
+        if array.ndim:
+            bends += ["shorten", "lengthen", "flatten"]
+        if array.size:
+            bends += ["first"]
+        if array.size and array.dtype.kind == "i":
+            bends += ["number"] * 4
+        match draw(st.sampled_from(bends)):
+            case "deepen":
+                array = array[None]
+            case "none":
+                array = array[:0] if array.ndim else array
+            case "shorten":
+                array = array[:-1]
+            case "lengthen":
+                array = np.concatenate([array, array[:1]])
+            case "flatten":
+                array = array.reshape(-1)
+            case "first":
+                array = array.reshape(-1)[0]
+            case "number":
+                array = wrong_number(array, draw(st.integers(0, 50)), draw(st.sampled_from(WRONG_NUMBERS)))
+        args[name] = np.asarray(array)
+    return args
+
+
+# Rows that TensorFlow would build: it dies or swaps where they are too many. Rowgrad's answer to such sizes
+# is tested in test_hostile.py.
+ROWS = ("num_segments", "output_dim0", "dense_shape", "nrows", "segment_ids")
+
+
+def too_many_rows(args: Args) -> bool:
+    return any(np.any(np.asarray(args[name]) > 10_000) for name in ROWS if name in args)
+
+
+@pytest.mark.parametrize("op", RAW_OPS)
+def test_errors_agree(op: str) -> None:
+    @settings(max_examples=400, deadline=None)
+    @given(spoiled(op))
+    def check(args: Args) -> None:
+        if too_many_rows(args):
+            return
+        try:
+            expected = ask_tensorflow(op, args)
+        except tf.errors.OpError:
+            with pytest.raises(rowgrad.RowgradError):
+                getattr(rowgrad, op)(**args)
+        else:
+            actual = as_tuple(getattr(rowgrad, op)(**args))
+            if not uninitialised(op, args):
+                assert_agree(op, args, expected, actual)
+
+    check()
+
+
+def uninitialised(op: str, args: Args) -> bool:
+    """Where TensorFlow's answer is memory that nobody wrote: dense gradients of an empty batch."""
+    return op.startswith("sparse_segment") and op.endswith("_grad") and args["indices"].size == 0

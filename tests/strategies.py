@@ -1,0 +1,313 @@
+"""Hypothesis strategies for good input to every operator.
+
+Hypothesis draws what decides the structure: sizes, ranks, dtypes, how ragged, how special. A generator that
+it seeds fills the arrays, so that a call of a few hundred numbers costs one draw. `calls(op, dtype)` gives
+the arguments by name; `OPERATORS` says which dtypes each operator takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from hypothesis import strategies as st
+
+from golden import QUANTISED
+
+Array = np.ndarray[Any, Any]
+Args = dict[str, Any]
+Random = np.random.Generator
+
+FLOATS = [np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)]
+INTEGERS = [np.dtype(f"{sign}int{bits}") for bits in (8, 16, 32, 64) for sign in ("", "u")]
+REALS = FLOATS + INTEGERS
+NUMBERS = [*REALS, np.dtype(np.complex64), np.dtype(np.complex128)]
+ANYTHING = [*NUMBERS, np.dtype(np.bool_), np.dtype(object)]
+SLICED = [*NUMBERS, *QUANTISED.values()]
+
+INT64_MAX = 2**63 - 1
+
+
+# ---------------------------------------------------------------- values
+
+
+def special_floats(dtype: np.dtype[Any]) -> Array:
+    info = ml_dtypes.finfo(dtype)
+    tiny, small, large = float(info.smallest_subnormal), float(info.tiny), float(info.max)
+    one = [np.nan, np.inf, 0.0, 1.0, large, small, tiny, small / 2, 3 * tiny]
+    return np.array(one + [-x for x in one]).astype(dtype)
+
+
+def values(random: Random, dtype: np.dtype[Any], shape: tuple[int, ...], special: bool) -> Array:
+    """Random values of any type; `special` mixes in the ends and corners of its range."""
+    size = int(np.prod(shape))
+    if dtype.names:
+        return values(random, dtype[0], shape, special).view(dtype)
+    if dtype.kind == "c":
+        part = np.dtype(np.float32 if dtype == np.complex64 else np.float64)
+        return values(random, part, (*shape, 2), special).view(dtype).reshape(shape)
+    if dtype.kind == "b":
+        return random.integers(0, 2, shape).astype(bool)
+    if dtype.kind == "O":
+        array = np.empty(size, object)
+        array[:] = [random.bytes(int(random.integers(0, 5))) for _ in range(size)]
+        return array.reshape(shape)
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        array = random.integers(info.min, info.max, size, dtype, endpoint=True)
+        corners = np.array([info.min, info.max, 0, 1], dtype)
+    else:
+        # Magnitudes that differ a little, so that the order of additions shows in the last bits.
+        array = (random.standard_normal(size) * 2.0 ** random.integers(-4, 5, size)).astype(dtype)
+        corners = special_floats(dtype)
+    if special:
+        array = np.where(random.random(size) < 0.2, random.choice(corners, size), array)
+    return array.reshape(shape)
+
+
+def trailing_shapes() -> st.SearchStrategy[tuple[int, ...]]:
+    """What follows the first dimension: ranks 1 to 4, zero sizes, and rows past one vector register."""
+    few = st.lists(st.integers(0, 3), max_size=3).map(tuple)
+    return few | st.integers(1, 40).map(lambda width: (width,))
+
+
+def index_dtypes() -> st.SearchStrategy[np.dtype[Any]]:
+    return st.sampled_from([np.dtype(np.int32), np.dtype(np.int64)])
+
+
+def randoms() -> st.SearchStrategy[Random]:
+    return st.integers(0, 2**32 - 1).map(np.random.default_rng)
+
+
+def scalars(number: int) -> st.SearchStrategy[Any]:
+    """A size as users write it: an int, or a scalar array."""
+    kinds = [int, np.int64, lambda n: np.array(n, np.int64)]
+    if number < 2**31:
+        kinds += [np.int32, lambda n: np.array(n, np.int32)]
+    return st.sampled_from(kinds).map(lambda kind: kind(number))
+
+
+# ---------------------------------------------------------------- segments
+
+
+@st.composite
+def segments(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool) -> Args:
+    random, special = draw(randoms()), draw(st.booleans())
+    n, rows = draw(st.integers(0, 40)), draw(st.integers(1, 6))
+    data = values(random, dtype, (rows, *draw(trailing_shapes())), special)
+    # Ids that rise seldom make long segments, ids that leap make gaps, also before the first.
+    rises = random.random(n) < draw(st.sampled_from([0.0, 0.05, 0.2, 1.0]))
+    steps = rises * random.integers(1, draw(st.integers(2, 4)), n)
+    segment_ids = draw(st.integers(0, 2)) + np.cumsum(steps).astype(draw(index_dtypes()))
+    indices = random.integers(0, rows, n).astype(draw(index_dtypes()))
+    args = {"data": data, "indices": indices, "segment_ids": segment_ids.astype(draw(index_dtypes()))}
+    if draw(st.booleans()):
+        used = int(segment_ids[-1]) + 1 if n else 0
+        args["num_segments"] = draw(scalars(used + draw(st.integers(0, 3))))
+    return args
+
+
+@st.composite
+def segment_grads(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool, compact: bool) -> Args:
+    random, special = draw(randoms()), draw(st.booleans())
+    n, segments, rows = draw(st.integers(0, 40)), draw(st.integers(1, 6)), draw(st.integers(0, 8))
+    grad = values(random, dtype, (segments, *draw(trailing_shapes())), special)
+    index_dtype = draw(index_dtypes())
+    if rows == 0:  # then the ids are not looked at
+        indices, segment_ids = random.integers(-9, 9, n), random.integers(-9, 9, n)
+    else:
+        indices, segment_ids = random.integers(0, rows, n), random.integers(0, segments, n)
+    if draw(st.booleans()):
+        segment_ids = np.sort(segment_ids)
+    if compact and rows and draw(st.booleans()):  # the same in a table that no memory would hold
+        last = 2**31 - 1 if tensorflow or index_dtype == np.int32 else 2**62
+        indices, rows = indices * (last // 9), last
+    if tensorflow and not compact and n == 0:
+        rows = 0  # TensorFlow gives uninitialised memory
+    size_name = "dense_output_dim0" if compact else "output_dim0"
+    return {
+        "grad": grad,
+        "indices": indices.astype(index_dtype),
+        "segment_ids": segment_ids.astype(draw(index_dtypes())),
+        size_name: draw(scalars(rows)),
+    }
+
+
+def segment_grads_v1(dtype: np.dtype[Any], tensorflow: bool) -> st.SearchStrategy[Args]:
+    return segment_grads(dtype, tensorflow, compact=False)
+
+
+def segment_grads_v2(dtype: np.dtype[Any], tensorflow: bool) -> st.SearchStrategy[Args]:
+    return segment_grads(dtype, tensorflow, compact=True)
+
+
+@st.composite
+def segment_grad_grads(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool) -> Args:
+    random, special = draw(randoms()), draw(st.booleans())
+    n, segments, rows = draw(st.integers(0, 40)), draw(st.integers(1, 6)), draw(st.integers(1, 8))
+    return {
+        "grad": values(random, dtype, (rows, *draw(trailing_shapes())), special),
+        "indices": random.integers(0, rows, n).astype(draw(index_dtypes())),
+        "segment_ids": random.integers(0, segments, n).astype(draw(index_dtypes())),
+        "num_segments": draw(scalars(segments + draw(st.integers(0, 2)))),
+    }
+
+
+@st.composite
+def index_ranks(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool) -> Args:
+    random, bits = draw(randoms()), draw(st.sampled_from([3, 8, 31 if dtype == np.int32 else 62]))
+    indices = random.integers(0, 2**bits, draw(st.integers(0, 40)))
+    if draw(st.booleans()):
+        indices = np.repeat(indices, 3)
+    random.shuffle(indices)
+    return {
+        "sorted_unique_indices": np.unique(indices).astype(dtype),
+        "indices": indices.astype(dtype if bits > 31 else draw(index_dtypes())),
+    }
+
+
+# ---------------------------------------------------------------- fill empty rows
+
+
+@st.composite
+def fills(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool) -> Args:
+    random, special = draw(randoms()), draw(st.booleans())
+    rows, rank = draw(st.integers(0, 12)), draw(st.integers(1, 4))
+    n = draw(st.integers(0, 20)) if rows else 0
+    row_ids = random.integers(0, max(rows, 1), n)
+    if draw(st.booleans()):
+        row_ids = np.sort(row_ids)
+    # Only the rows are looked at; the columns and their sizes may be anything.
+    columns = random.integers(-INT64_MAX, INT64_MAX, (n, rank - 1))
+    sizes = random.integers(-3, 10, rank - 1)
+    return {
+        "indices": np.concatenate([row_ids[:, None], columns], axis=1),
+        "values": values(random, dtype, (n,), special),
+        "dense_shape": np.concatenate([[rows], sizes]).astype(np.int64),
+        "default_value": values(random, dtype, (1,), special).reshape(()),
+    }
+
+
+@st.composite
+def ragged_fills(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool) -> Args:
+    args = draw(fills(dtype, tensorflow))
+    nrows = int(args["dense_shape"][0])
+    if tensorflow and nrows == 0:  # TensorFlow gives a result of the wrong shape
+        nrows = 1
+    return {
+        "value_rowids": args["indices"][:, 0].copy(),
+        "values": args["values"],
+        "nrows": np.array(nrows, np.int64),
+        "default_value": args["default_value"],
+    }
+
+
+@st.composite
+def fill_grads(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool) -> Args:
+    random, special = draw(randoms()), draw(st.booleans())
+    full = draw(st.integers(0, 40))
+    n = draw(st.integers(0, 50)) if full else 0
+    return {
+        "reverse_index_map": random.integers(0, max(full, 1), n),
+        "grad_values": values(random, dtype, (full,), special),
+    }
+
+
+@st.composite
+def fill_grad_grads(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool) -> Args:
+    random, special = draw(randoms()), draw(st.booleans())
+    full = draw(st.integers(0, 20))
+    n = draw(st.integers(0, 40)) if full else 0
+    return {
+        "reverse_index_map": random.integers(0, max(full, 1), n),
+        "d_values_grad": values(random, dtype, (n,), special),
+        "d_default_value_grad": values(random, dtype, (1,), special).reshape(()),
+        "full_size": draw(scalars(full)),
+    }
+
+
+# ---------------------------------------------------------------- slice
+
+FAR = [-(2**63), -(2**62), -5, 0, 3, 2**62, INT64_MAX - 1, INT64_MAX]
+
+
+@st.composite
+def slices(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool) -> Args:
+    random, special = draw(randoms()), draw(st.booleans())
+    n, rank = draw(st.integers(0, 20)), draw(st.integers(0, 4))
+    near, far = st.integers(-4, 7), st.sampled_from(FAR)
+    start = draw(st.lists(near if tensorflow else near | far, min_size=rank, max_size=rank))
+    shape = draw(st.lists(st.integers(0, 6), min_size=rank, max_size=rank))
+    sizes = st.integers(-2, 9) if tensorflow else st.integers(-2, 9) | st.sampled_from([2**62, INT64_MAX])
+    size = draw(st.lists(sizes, min_size=rank, max_size=rank))
+    # A negative size is an error where s < n - z, otherwise it selects nothing.
+    size = [abs(z) if z < 0 and s < m - z else z for m, s, z in zip(shape, start, size, strict=True)]
+    indices = random.integers(-5, 8, (n, rank))
+    for d, s in enumerate(start):  # bring most entries near the window
+        moved = np.array([min(max(s + int(x), -(2**63)), INT64_MAX) for x in indices[:, d]], np.int64)
+        indices[:, d] = np.where(random.random(n) < 0.7, moved, indices[:, d])
+    return {
+        "indices": indices,
+        "values": values(random, dtype, (n,), special),
+        "shape": np.array(shape, np.int64),
+        "start": np.array(start, np.int64),
+        "size": np.array(size, np.int64),
+    }
+
+
+@st.composite
+def slice_grads(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool, second: bool = False) -> Args:
+    random, special = draw(randoms()), draw(st.booleans())
+    n, rank = draw(st.integers(0, 20)), draw(st.integers(0, 3))
+    # Few distinct indices, so that some repeat; any subsequence of them may have been selected.
+    inputs = random.integers(0, draw(st.integers(1, 4)), (n, rank))
+    selected = np.flatnonzero(random.random(n) < draw(st.sampled_from([0.0, 0.3, 0.8, 1.0])))
+    start = random.integers(-3, 4, rank)
+    length = n if second else len(selected)
+    return {
+        "grad" if second else "backprop_val_grad": values(random, dtype, (length,), special),
+        "input_indices": inputs,
+        "input_start": start,
+        "output_indices": inputs[selected] - start,
+    }
+
+
+def slice_grad_grads(dtype: np.dtype[Any], tensorflow: bool) -> st.SearchStrategy[Args]:
+    return slice_grads(dtype, tensorflow, second=True)
+
+
+# ---------------------------------------------------------------- the operators
+
+Strategy = Callable[[np.dtype[Any], bool], st.SearchStrategy[Args]]
+
+OPERATORS: dict[str, tuple[Strategy, list[np.dtype[Any]]]] = {
+    "sparse_segment_sum": (segments, REALS),
+    "sparse_segment_mean": (segments, FLOATS),
+    "sparse_segment_sqrt_n": (segments, FLOATS),
+    "sparse_segment_sum_grad": (segment_grads_v1, FLOATS),
+    "sparse_segment_mean_grad": (segment_grads_v1, FLOATS),
+    "sparse_segment_sqrt_n_grad": (segment_grads_v1, FLOATS),
+    "sparse_segment_sum_grad_v2": (segment_grads_v2, FLOATS),
+    "sparse_segment_mean_grad_v2": (segment_grads_v2, FLOATS),
+    "sparse_segment_sqrt_n_grad_v2": (segment_grads_v2, FLOATS),
+    "sparse_segment_sum_grad_grad": (segment_grad_grads, FLOATS),
+    "sparse_segment_mean_grad_grad": (segment_grad_grads, FLOATS),
+    "sparse_segment_sqrt_n_grad_grad": (segment_grad_grads, FLOATS),
+    "index_rank": (index_ranks, [np.dtype(np.int32), np.dtype(np.int64)]),
+    "sparse_fill_empty_rows": (fills, ANYTHING),
+    "sparse_fill_empty_rows_grad": (fill_grads, NUMBERS),
+    "sparse_fill_empty_rows_grad_grad": (fill_grad_grads, NUMBERS),
+    "ragged_fill_empty_rows": (ragged_fills, ANYTHING),
+    "ragged_fill_empty_rows_grad": (fill_grads, NUMBERS),
+    "sparse_slice": (slices, ANYTHING),
+    "sparse_slice_grad": (slice_grads, SLICED),
+    "sparse_slice_grad_grad": (slice_grad_grads, NUMBERS),
+}
+
+
+def calls(op: str, dtype: np.dtype[Any], tensorflow: bool = False) -> st.SearchStrategy[Args]:
+    """Good arguments for `op`; with `tensorflow`, only those whose answer TensorFlow gets right."""
+    strategy, _ = OPERATORS[op]
+    return strategy(dtype, tensorflow)

@@ -1,0 +1,103 @@
+"""What a user meets first: a light import, kernels that are compiled once, documents that are true."""
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rowgrad
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
+FENCE = re.compile(r"^```(python|pycon)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def run(code: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_import_loads_no_framework_and_no_compiler() -> None:
+    heavy = {"torch", "jax", "tensorflow", "numba", "pyarrow", "typer"}
+    loaded = run("import sys, rowgrad; print(*{name.partition('.')[0] for name in sys.modules})").split()
+    assert not heavy & set(loaded)
+
+
+def test_the_second_process_compiles_nothing(tmp_path: Path) -> None:
+    code = (
+        "import rowgrad; rowgrad.sparse_segment_mean_grad_v2([[1.0]], [0], [0], 1)\n"
+        "from rowgrad.kernels.compile import KERNELS\n"
+        "print(sum(sum(k.stats.cache_misses.values()) for k in KERNELS.values()))"
+    )
+    assert int(run(code, ROWGRAD_CACHE_DIR=str(tmp_path))) > 0
+    assert int(run(code, ROWGRAD_CACHE_DIR=str(tmp_path))) == 0
+
+
+def test_without_any_writable_folder_kernels_still_run(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    code = (
+        "from rowgrad.kernels import compile\n"
+        f"from pathlib import Path; compile._candidates = lambda: [Path({str(blocked)!r})]\n"
+        "compile.cache_folder.cache_clear()\n"
+        "import rowgrad; print(rowgrad.sparse_slice_grad([1.0], [[0]], [0], [[0]]), compile.cache_folder())"
+    )
+    assert run(code) == "[1.] None"
+
+
+def test_a_changed_kernel_is_compiled_anew() -> None:
+    """The stamp covers every source file, since kernels call helpers from other files."""
+    from rowgrad.kernels import compile
+
+    before = compile.source_stamp()
+    compile.source_stamp.cache_clear()
+    assert compile.source_stamp() == before
+    text = (compile.FOLDER / "lanes.py").read_bytes()
+    original = Path.read_bytes
+    compile.source_stamp.cache_clear()
+    try:
+        Path.read_bytes = lambda self: text + b"#" if self.name == "lanes.py" else original(self)  # type: ignore[method-assign]
+        assert compile.source_stamp() != before
+    finally:
+        Path.read_bytes = original  # type: ignore[method-assign]
+        compile.source_stamp.cache_clear()
+
+
+@pytest.mark.parametrize("name", [name for name in rowgrad.__all__ if callable(getattr(rowgrad, name))])
+def test_docstring_examples(name: str) -> None:
+    found = doctest.DocTestFinder(recurse=False).find(getattr(rowgrad, name), name, globs={})
+    for test in found:
+        assert doctest.DocTestRunner().run(test).failed == 0
+    if name in rowgrad.functions.__all__:
+        assert any(test.examples for test in found)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_documents_are_true(path: Path) -> None:
+    names: dict[str, object] = {}
+    for kind, code in FENCE.findall(path.read_text()):
+        if kind == "pycon":
+            test = doctest.DocTestParser().get_doctest(code, names, path.name, str(path), 0)
+            runner = doctest.DocTestRunner(optionflags=doctest.IGNORE_EXCEPTION_DETAIL * ("errors." not in code))
+            assert runner.run(test, clear_globs=False).failed == 0
+            names.update(test.globs)
+        elif "docs/operators" not in path.as_posix():  # there, these are signatures
+            exec(compile(code, str(path), "exec"), names)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
+        assert "://" in target or (path.parent / target).exists(), target
+
+
+def test_generated_files_are_up_to_date() -> None:
+    done = subprocess.run([sys.executable, "docs/generate.py", "--check"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
