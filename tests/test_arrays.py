@@ -118,7 +118,7 @@ def test_what_would_lose_something_is_refused(bad: Any, argument: str | None) ->
 
 
 def test_ragged_lists_are_refused() -> None:
-    with pytest.raises(rowgrad.InvalidArgumentError, match="grad: .*nested evenly"):
+    with pytest.raises(rowgrad.InvalidArgumentError, match=r"grad: .*nested evenly"):
         call([[1.0], [1.0, 2.0]])
 
 

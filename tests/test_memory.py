@@ -9,7 +9,7 @@ from rowgrad import memory
 
 def test_what_is_not_free_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "available", lambda: 10**8)
-    with pytest.raises(rowgrad.OutOfMemoryError, match="0.1 GB are free") as info:
+    with pytest.raises(rowgrad.OutOfMemoryError, match=r"0\.1 GB are free") as info:
         rowgrad.sparse_segment_sum_grad(np.ones((1, 100), np.float32), [0], [0], 10**6)
     assert (info.value.argument, info.value.op) == ("output_dim0", "SparseSegmentSumGrad")
 

@@ -14,16 +14,12 @@ import rowgrad
 from rowgrad.cli import doctor, op, ops, tour
 from rowgrad.cli.problems import QuietGroup
 
-EPILOG = r"""
-[bold]Examples[/bold]
+EPILOG = """[bold]Examples[/bold]
 
-  rowgrad tour                              see which row gets which gradient
-
-  rowgrad ops sparse_slice_grad             the reference of one operator
-
-  rowgrad op SparseSegmentMeanGrad --help   the inputs it takes
-
-  rowgrad op SparseSegmentMeanGrad --grad g.npy --indices i.npy --segment-ids s.npy --output-dim0 1000 --out d.npz
+  rowgrad tour                               see which row gets which gradient
+  rowgrad ops sparse_slice_grad              the reference of one operator
+  rowgrad op SparseSegmentMeanGrad --help    the inputs it takes
+  rowgrad op SparseFillEmptyRowsGrad --reverse-index-map map.npy --grad-values g.npy --out d.npz
 """
 
 app = typer.Typer(

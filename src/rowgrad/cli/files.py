@@ -10,11 +10,10 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
-from rowgrad import dtypes
 from rowgrad.cli.problems import BAD_USAGE, Problem
 from rowgrad.dtypes import BFLOAT16, Array
 
@@ -53,7 +52,8 @@ def _read_member(path: Path, part: str | None) -> Array:
     try:
         with zipfile.ZipFile(path) as archive:
             members = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
-            member = choose_part(path, part, [m for m in members if not m.endswith(KEPT_TYPE)], "member")
+            notes = {f"{name}{KEPT_TYPE}" for name in members}
+            member = choose_part(path, part, [name for name in members if name not in notes], "member")
             array = _open_member(archive, path, member)
             if f"{member}{KEPT_TYPE}" not in members:
                 return array
@@ -161,16 +161,6 @@ def _usual_mode(path: Path) -> int:
     mask = os.umask(0)
     os.umask(mask)
     return 0o666 & ~mask
-
-
-def raw_bfloat16(array: Array) -> bool:
-    """Whether `array` is what NumPy makes of a bfloat16 file."""
-    return array.dtype == np.dtype("V2")
-
-
-def described(array: Array) -> str:
-    """The type and shape of an array in one short phrase."""
-    return f"{dtypes.name_of(array.dtype)} {list(array.shape)}"
 
 
 def _first_line(error: BaseException) -> str:

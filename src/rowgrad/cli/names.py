@@ -3,8 +3,14 @@
 import difflib
 
 from rowgrad.cli.problems import BAD_USAGE, Problem
-from rowgrad.functions import by_function
-from rowgrad.ops import OPERATORS, Operator
+from rowgrad.ops import FAMILIES, OPERATORS, Operator
+from rowgrad.ops.callables import by_function
+
+
+def in_order() -> list[Operator]:
+    """All operators, family by family."""
+    families = list(FAMILIES)
+    return sorted(OPERATORS.values(), key=lambda operator: families.index(operator.family))
 
 
 def find(name: str) -> list[Operator]:
@@ -19,14 +25,14 @@ def find(name: str) -> list[Operator]:
             return [operator]
     functions = by_function()
     if wanted in functions:
-        return sorted(functions[wanted], key=lambda operator: len(operator.inputs))
+        return functions[wanted]
     raise Problem(f"there is no operator called {name!r}.", _suggestion(wanted), code=BAD_USAGE)
 
 
 def complete(incomplete: str) -> list[tuple[str, str]]:
     """Names that begin with what was typed, with their summaries, for the shell's completion."""
     begin = incomplete.casefold()
-    return [(op.name, op.summary) for op in OPERATORS.values() if op.name.casefold().startswith(begin)]
+    return [(op.name, op.summary) for op in in_order() if op.name.casefold().startswith(begin)]
 
 
 def _suggestion(wanted: str) -> str:

@@ -17,7 +17,7 @@ from rowgrad.dtypes import Array
 def read_column(path: Path, column: str | None) -> Array:
     """The column called `column`, or the only one there is."""
     if importlib.util.find_spec("pyarrow") is None:
-        raise Problem(f"reading {path} needs pyarrow, which is not installed.", "pip install pyarrow")
+        raise Problem(f"reading {path} needs pyarrow, which is not installed.", "pip install 'rowgrad[parquet]'")
     import pyarrow
     from pyarrow import parquet
 

@@ -30,6 +30,10 @@ class Problem(Exception):
 class QuietGroup(TyperGroup):
     """A group of commands that turns every error into one line."""
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        """By name; typer would put groups last."""
+        return sorted(super().list_commands(ctx))
+
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command and leave with its exit code."""
         kwargs["standalone_mode"] = False

@@ -3,8 +3,8 @@
 `OPERATORS` holds all of them by name, in the order in which users meet them.
 """
 
-from rowgrad.ops import fill_empty_rows, sparse_segment, sparse_segment_grad, sparse_slice
-from rowgrad.ops.catalogue import OPERATORS, Attribute, Example, Operator
+from rowgrad.ops import catalogue, fill_empty_rows, sparse_segment, sparse_segment_grad, sparse_slice
+from rowgrad.ops.catalogue import Attribute, Example, Operator
 from rowgrad.ops.pins import Pin
 
 FAMILIES = {
@@ -13,6 +13,7 @@ FAMILIES = {
     "fill_empty_rows": "Filling empty rows",
     "sparse_slice": "Slicing sparse tensors",
 }
+OPERATORS = dict(sorted(catalogue.OPERATORS.items(), key=lambda item: list(FAMILIES).index(item[1].family)))
 
 __all__ = ["FAMILIES", "OPERATORS", "Attribute", "Example", "Operator", "Pin", "fill_empty_rows", "sparse_segment",
            "sparse_segment_grad", "sparse_slice"]  # fmt: skip

@@ -1,0 +1,91 @@
+"""`rowgrad ops`: all of the catalogue reaches the screen."""
+
+import json
+import shlex
+
+import pytest
+from typer.testing import CliRunner
+
+from rowgrad.cli import app, examples
+from rowgrad.cli.ops import example_command
+from rowgrad.ops import FAMILIES, OPERATORS
+
+
+def run(*args, columns=100):
+    return CliRunner().invoke(app, list(args), env={"COLUMNS": str(columns)})
+
+
+def squeezed(text):
+    return " ".join(text.split())
+
+
+def test_the_list_has_every_operator_once_by_family():
+    result = run("ops")
+    assert result.exit_code == 0
+    first_words = [line.split()[0] for line in result.output.splitlines() if line.strip()]
+    assert [word for word in first_words if word in OPERATORS].count("SparseSlice") == 1
+    assert set(OPERATORS) <= set(first_words)
+    for title in FAMILIES.values():
+        assert title in result.output
+
+
+def test_the_list_tells_ours_from_tensorflows():
+    lines = {line.split()[0]: line for line in run("ops", columns=200).output.splitlines() if line.strip()}
+    assert lines["SparseSliceGrad"].rstrip().endswith("TensorFlow")
+    assert lines["SparseSliceGradGrad"].rstrip().endswith("rowgrad")
+
+
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))
+def test_the_reference_has_all_the_catalogue_says(operator):
+    text = squeezed(run("ops", operator.name, columns=400).output)
+    for pin in (*operator.inputs, *operator.outputs):
+        assert squeezed(f"{pin.name} {pin.dtype} {pin.shape} {pin.doc}") in text
+    for types in operator.types.values():
+        assert ", ".join(types) in text
+    for words in (operator.summary, operator.formula, operator.cost, operator.notes, *operator.gradient.values(),
+                  *operator.compact_gradient.values(), *(attribute.doc for attribute in operator.attributes),
+                  *(error.partition(": ")[2] for error in operator.errors)):  # fmt: skip
+        assert squeezed(words) in text
+    for name, value in operator.example.outputs.items():
+        assert f"→ {name} {json.dumps(value)}" in text
+
+
+def test_a_function_with_two_operators_shows_both():
+    output = run("ops", "sparse_segment_sum").output
+    assert "SparseSegmentSum " in output
+    assert "SparseSegmentSumWithNumSegments " in output
+
+
+def test_unknown_name():
+    result = run("ops", "SparsSlice")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[0] == "error: there is no operator called 'SparsSlice'."
+    assert "SparseSlice" in result.stderr.splitlines()[1]
+
+
+def test_json_of_all():
+    listed = json.loads(run("ops", "--json").stdout)["operators"]
+    assert sorted(entry["name"] for entry in listed) == sorted(OPERATORS)
+
+
+def test_json_of_one():
+    (entry,) = json.loads(run("ops", "sparse_slice_grad", "--json").stdout)["operators"]
+    operator = OPERATORS["SparseSliceGrad"]
+    assert entry["function"] == "sparse_slice_grad"
+    assert entry["in_tensorflow"] is True
+    assert [pin["name"] for pin in entry["inputs"]] == [pin.name for pin in operator.inputs]
+    assert entry["inputs"][0]["dtypes"] == list(operator.types["T"])
+    assert entry["inputs"][1] == {"name": "input_indices", "dtype": "int64", "dtypes": ["int64"], "shape": "[N, rank]",
+                                  "doc": operator.inputs[1].doc}  # fmt: skip
+    assert entry["example"]["outputs"] == {"val_grad": [0.0, 5.0, 7.0, 0.0]}
+
+
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))
+def test_the_example_command_can_be_copied(operator, tmp_path):
+    target = tmp_path / "out.npz"
+    result = run(*shlex.split(example_command(operator))[1:], "--out", str(target))
+    assert result.exit_code == 0, result.output
+    from rowgrad.cli.files import read
+
+    written = {pin.name: read(target, pin.name) for pin in operator.outputs}
+    assert examples.differing(operator, written) == []
