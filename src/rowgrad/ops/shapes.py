@@ -76,12 +76,10 @@ def _size(part: ast.expr, sizes: Mapping[str, int | None], values: Mapping[str, 
             return int(values[name])
         case ast.Name(id=name):
             return sizes.get(name)
-        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=position)):
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=int() as position)):
             return int(values[name][position]) if name in values else None
-        case ast.BinOp(
-            left=ast.Call(func=ast.Name(id="last"), args=[ast.Name(id=name)]), right=ast.Constant(value=more)
-        ):
+        case ast.BinOp(left=ast.Call(func=ast.Name(id="last"), args=[ast.Name(id=name)])):  # last(x) + 1
             if name not in values:
                 return None
-            return int(values[name][-1]) + more if len(values[name]) else 0
+            return int(values[name][-1]) + 1 if len(values[name]) else 0
     raise ValueError(f"a shape cannot contain {ast.unparse(part)}")
