@@ -30,6 +30,7 @@ from rowgrad.functions import (
     sparse_slice_grad_grad,
 )
 from rowgrad.ops.results import FilledRagged, FilledRows, FillGradient, RowGradient, SparseTensor
+from rowgrad.plan import Plan, plan
 from rowgrad.threads import get_num_threads, set_num_threads
 
 __version__ = "0.1.0"
@@ -42,11 +43,13 @@ __all__ = [
     "InvalidArgumentError",
     "OutOfMemoryError",
     "OutOfRangeError",
+    "Plan",
     "RowGradient",
     "RowgradError",
     "SparseTensor",
     "get_num_threads",
     "index_rank",
+    "plan",
     "ragged_fill_empty_rows",
     "ragged_fill_empty_rows_grad",
     "raw_ops",

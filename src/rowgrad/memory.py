@@ -1,9 +1,13 @@
-"""Where results get their memory: one place that says no before the operating system has to.
+"""Where results get their memory.
 
-Linux promises memory it does not have and ends the process when that memory is touched. A large request is therefore
-compared with what is free first.
+Two things are done here once for all operators. A large request is compared with what is free first: Linux promises
+memory it does not have, and ends the process when that memory is touched. And the memory of large results is taken
+back when they are dropped, for the next ones: pages that are new to a process cost more than what is written to them.
 """
 
+import os
+import threading
+from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -11,10 +15,17 @@ from typing import Any
 import numpy as np
 
 from rowgrad.dtypes import Array
-from rowgrad.errors import OutOfMemoryError
+from rowgrad.errors import InvalidArgumentError, OutOfMemoryError
 
 _GROUP = Path("/sys/fs/cgroup")
+POOLED = 1 << 20  # the memory of results from this size on is taken back
+LEAST_SCRATCH = 1 << 22
+MOST_SCRATCH = 1 << 28
 LARGE = 1 << 26  # requests below this many bytes are not worth a look at the machine
+
+_thread = threading.local()
+_free: list[Array] = []
+_pool_lock = threading.RLock()
 
 
 def allocate(shape: tuple[int, ...], dtype: Any, *, argument: str | None = None, zero: bool = False) -> Array:
@@ -24,12 +35,112 @@ def allocate(shape: tuple[int, ...], dtype: Any, *, argument: str | None = None,
     """
     dtype = np.dtype(dtype)
     nbytes = prod(shape) * dtype.itemsize
+    if nbytes >= POOLED and not zero and (block := _take(nbytes)) is not None:
+        return _leased(block, shape, dtype)
     if nbytes >= LARGE and nbytes > (free := available()):
         raise _out_of_memory(shape, dtype, argument, f"about {_gigabytes(free)} are free")
     try:
-        return np.zeros(shape, dtype) if zero else np.empty(shape, dtype)
+        if zero:
+            return np.zeros(shape, dtype)
+        if nbytes < POOLED:
+            return np.empty(shape, dtype)
+        block = np.empty(nbytes + nbytes // 8, np.uint8)  # a little room, for the next one may be a little larger
+        return _leased(block, shape, dtype)
     except (MemoryError, ValueError) as error:  # NumPy calls a size past 64 bits a ValueError
         raise _out_of_memory(shape, dtype, argument, "the memory is not to be had") from error
+
+
+def place(
+    out: Array | None, shape: tuple[int, ...], dtype: Any, inputs: tuple[Array, ...], *, argument: str, zero: bool
+) -> Array:
+    """Where a result goes: a new array, or `out`, if it is one that the result fits into."""
+    if out is None:
+        return allocate(shape, dtype, argument=argument, zero=zero)
+    if out.shape != shape or out.dtype != dtype:
+        raise InvalidArgumentError(
+            f"out has shape {list(out.shape)} and type {out.dtype.name}; the result has shape {list(shape)} and type "
+            f"{np.dtype(dtype).name}. Pass an array like that, or none.",
+            code="bad-out",
+            argument="out",
+            value=out.shape,
+        )
+    if any(np.may_share_memory(out, array) for array in inputs):
+        raise InvalidArgumentError(
+            "out shares memory with an input, which would change while it is read. Pass another array.",
+            code="bad-out",
+            argument="out",
+        )
+    if zero:
+        out.fill(0)
+    return out
+
+
+class _Lease:
+    """The owner of a block of memory while a result lives in it; goes last, and then gives the block back."""
+
+    def __init__(self, block: Array) -> None:
+        self._block = block
+        self.__array_interface__ = block.__array_interface__
+
+    def __del__(self) -> None:
+        # This may run anywhere, in the middle of `_take` too: so no lock, only an append, which is atomic.
+        if sum(block.nbytes for block in tuple(_free)) + self._block.nbytes <= pool_limit():
+            _free.append(self._block)
+
+
+def _leased(block: Array, shape: tuple[int, ...], dtype: "np.dtype[Any]") -> Array:
+    array: Array = np.asarray(_Lease(block))
+    return array[: prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
+
+
+def _take(nbytes: int) -> Array | None:
+    """The smallest free block that holds `nbytes` and is not far too large."""
+    with _pool_lock:
+        fitting = [block for block in tuple(_free) if nbytes <= block.nbytes <= 2 * nbytes]
+        if not fitting:
+            return None
+        best = min(fitting, key=lambda block: block.nbytes)
+        for position, block in enumerate(tuple(_free)):
+            if block is best:
+                del _free[position]
+                return best
+    return None
+
+
+def clear_pool() -> int:
+    """Give back to the operating system what is kept for later results; tells how many bytes these were."""
+    with _pool_lock:
+        nbytes = sum(block.nbytes for block in _free)
+        _free.clear()
+    return nbytes
+
+
+@cache
+def pool_limit() -> int:
+    """The most bytes that are kept: a sixteenth of the machine's memory, or `ROWGRAD_POOL_BYTES`."""
+    text = os.environ.get("ROWGRAD_POOL_BYTES", "")
+    if text.isdigit():
+        return int(text)
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 16
+    except (ValueError, OSError, AttributeError):  # not known on every system
+        return 1 << 28
+
+
+def scratch(size: int, dtype: Any) -> Array:
+    """Memory for the duration of a call, kept by this thread for its next call; it is not zeroed.
+
+    New pages cost more than what is written to them, so small calls would pay more for scratch than for work. A thread
+    has one such array at a time.
+    """
+    nbytes = size * np.dtype(dtype).itemsize
+    if nbytes > MOST_SCRATCH:
+        return allocate((size,), dtype)
+    kept: Array | None = getattr(_thread, "scratch", None)
+    if kept is None or kept.nbytes < nbytes:
+        # From 4 MB on, NumPy asks for huge pages.
+        kept = _thread.scratch = allocate((max(nbytes + nbytes // 4, LEAST_SCRATCH),), np.uint8)
+    return kept[:nbytes].view(dtype)
 
 
 def _out_of_memory(shape: tuple[int, ...], dtype: np.dtype[Any], argument: str | None, why: str) -> OutOfMemoryError:

@@ -6,8 +6,10 @@ threads may call rowgrad at the same time.
 """
 
 import os
-import queue
 import threading
+from collections import deque
+from contextlib import suppress
+from functools import cache
 from typing import Any
 
 from rowgrad import kernels
@@ -17,10 +19,12 @@ from rowgrad.errors import InvalidArgumentError
 GRAIN = 1 << 18
 CHUNKS_PER_THREAD = 4
 MOST_THREADS = 256
+# How many times a helper listens for more work before it sleeps: about as long as waking it would take.
+PATIENCE = 100_000
 
 _chosen: int | None = None
-_jobs: "queue.SimpleQueue[list[Any]]" = queue.SimpleQueue()
-_helpers = 0
+_jobs: deque[list[Any]] = deque()
+_helpers: "list[_Helper]" = []
 _lock = threading.Lock()
 
 
@@ -81,47 +85,82 @@ class Crew:
         threads = min(get_num_threads(), work // GRAIN) if work >= 2 * GRAIN else 1
         self.helpers = max(threads - 1, 0)
         self.chunks = threads * CHUNKS_PER_THREAD if threads > 1 else 1
+        if self.helpers:
+            _wake(self.helpers)  # they are up by the time there is work
 
     def run(self, kernel: Any, *args: Any) -> Any:
         """Call `kernel` with a new team, this crew's number of chunks, and `args`."""
-        args = (kernels.team.new_team(), self.chunks, *args)
+        args = (kernels.team.new_team(_bell()), self.chunks, *args)
         if self.helpers == 0:
             return kernel(*args)
         job = [kernel, args]
-        _start_helpers(self.helpers)
-        for _ in range(self.helpers):
-            _jobs.put(job)
+        _jobs.extend([job] * self.helpers)
+        _wake(self.helpers)
         try:
             return kernel(*args)
         finally:
             job.clear()  # a helper that comes now finds nothing, and no array is kept alive for it
 
 
-def _start_helpers(wanted: int) -> None:
-    global _helpers
-    if _helpers >= wanted:
-        return
-    with _lock:
-        while _helpers < wanted:
-            threading.Thread(target=_help, args=(_jobs,), name=f"rowgrad-{_helpers}", daemon=True).start()
-            _helpers += 1
+class _Helper:
+    """A thread that works on jobs, listens a moment for the next one, then sleeps."""
 
+    def __init__(self, number: int) -> None:
+        self.asleep = False
+        self.pillow = threading.Lock()
+        self.pillow.acquire()
+        threading.Thread(target=self.run, name=f"rowgrad-{number}", daemon=True).start()
 
-def _help(jobs: "queue.SimpleQueue[list[Any]]") -> None:
-    while True:
-        job = jobs.get()
+    def run(self) -> None:
+        bell, jobs, heard = _bell(), _jobs, 0
+        while True:
+            heard = kernels.team.listen(bell, heard)
+            if self._work(jobs):
+                continue
+            self.asleep = True
+            if not self._work(jobs):  # nothing came between listening and lying down
+                self.pillow.acquire()
+            self.asleep = False
+
+    def _work(self, jobs: "deque[list[Any]]") -> bool:
+        """Work on one job, if there is any."""
         try:
-            kernel, args = job
+            kernel, args = jobs.popleft()
+        except IndexError:
+            return False
         except ValueError:  # the call is over
-            continue
+            return True
         kernel(*args)
-        del job, kernel, args
+        return True
+
+    def wake(self) -> None:
+        if self.asleep and self.pillow.locked():
+            with suppress(RuntimeError):  # another thread was faster
+                self.pillow.release()
+
+
+def _wake(wanted: int) -> None:
+    if len(_helpers) < wanted:
+        with _lock:
+            while len(_helpers) < wanted:
+                _helpers.append(_Helper(len(_helpers)))
+    for helper in _helpers[:wanted]:
+        if helper.asleep:
+            helper.wake()
+
+
+@cache
+def _bell() -> Any:
+    bell = kernels.team.new_bell()
+    bell[kernels.team.LINE] = PATIENCE
+    return bell
 
 
 def _after_fork() -> None:
     """A forked child has none of its parent's threads."""
     global _jobs, _helpers, _lock
-    _jobs, _helpers, _lock = queue.SimpleQueue(), 0, threading.Lock()
+    _jobs, _helpers, _lock = deque(), [], threading.Lock()
+    _bell.cache_clear()
 
 
 if hasattr(os, "register_at_fork"):

@@ -7,8 +7,10 @@ used: `kernels.order.sort`.
 import importlib
 from types import ModuleType
 
-MODULES = ("compile", "fill_empty_rows", "ids", "kinds", "lanes", "order", "sparse_segment", "sparse_segment_grad",
-           "sparse_slice", "team")  # fmt: skip
+MODULES = (
+    "compile", "fill_empty_rows", "ids", "kinds", "lanes", "order", "raw", "sparse_segment", "sparse_segment_grad",
+    "sparse_slice", "team",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -8,12 +8,13 @@ import numpy as np
 from rowgrad.kernels.compile import inline, kernel
 from rowgrad.kernels.lanes import load, store, zeros1
 from rowgrad.kernels.order import BAD, DISTINCT, ORDERED
-from rowgrad.kernels.team import chunk_start, claim, finish, wait
+from rowgrad.kernels.team import chunk_start, claim, enter, finish, leave, wait
 
 
 @kernel
 def inspect_rows(team, chunks, indices, rank, size, rows, bad, sorted_chunks, row_starts, info):
     """Check column 0 of `indices` and see whether it is sorted; if so, count the distinct rows before each chunk."""
+    heard = enter(team)
     chunk = claim(team, 0)
     while chunk < chunks:
         first = chunk_start(chunk, chunks, size)
@@ -48,6 +49,7 @@ def inspect_rows(team, chunks, indices, rank, size, rows, bad, sorted_chunks, ro
         info[DISTINCT] = total
         finish(team, 1)
     wait(team, 1, 1)
+    leave(team, heard)
 
 
 @inline
@@ -68,6 +70,7 @@ def fill(team, chunks, indices, rank, size, rows, words, shift, distinct, row_st
     `words` are the sorted (row, position) pairs, or empty where the entries are sorted as they come. The k-th entry
     of that order moves behind k entries and behind one default for each empty row before its own.
     """
+    heard = enter(team)
     mask = (np.int64(1) << shift) - 1
     chunk = claim(team, 0)
     while chunk < chunks:
@@ -106,6 +109,7 @@ def fill(team, chunks, indices, rank, size, rows, words, shift, distinct, row_st
         chunk = claim(team, 1)
     wait(team, 0, chunks)
     wait(team, 1, chunks)
+    leave(team, heard)
 
 
 @kernel
@@ -115,6 +119,7 @@ def fill_grad(team, chunks, reverse, values, width, sums, mapped, d_values, d_de
     `mapped` is scratch, zero at the start. The sum is one chain of additions, so one thread makes it while the
     others copy.
     """
+    heard = enter(team)
     full = mapped.size
     size = reverse.size
     chunk = claim(team, 0)
@@ -130,6 +135,7 @@ def fill_grad(team, chunks, reverse, values, width, sums, mapped, d_values, d_de
     wait(team, 0, chunks)
     for chunk in range(chunks):
         if bad[chunk] >= 0:
+            leave(team, heard)
             return
 
     chunk = claim(team, 1)
@@ -148,3 +154,4 @@ def fill_grad(team, chunks, reverse, values, width, sums, mapped, d_values, d_de
         finish(team, 1)
         chunk = claim(team, 1)
     wait(team, 1, chunks + 1)
+    leave(team, heard)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rowgrad.kernels.compile import inline
+from rowgrad.kernels.raw import peek, poke
 
 assert sys.byteorder == "little", "rowgrad's kernels read 64-bit ids as two halves, low half first"
 
@@ -23,15 +24,15 @@ def halves(ids: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, np.dtype[np.int32
 def read_id(ids, step, position):
     """The id at `position`."""
     if step == 1:
-        return np.int64(ids[position])
-    return (np.int64(ids[2 * position + 1]) << 32) | (np.int64(ids[2 * position]) & 0xFFFFFFFF)
+        return np.int64(peek(ids, position))
+    return (np.int64(peek(ids, 2 * position + 1)) << 32) | (np.int64(peek(ids, 2 * position)) & 0xFFFFFFFF)
 
 
 @inline
 def write_id(ids, step, position, value):
     """Store `value` at `position`."""
     if step == 1:
-        ids[position] = value
+        poke(ids, position, value)
     else:
-        ids[2 * position] = value
-        ids[2 * position + 1] = value >> 32
+        poke(ids, 2 * position, value)
+        poke(ids, 2 * position + 1, value >> 32)

@@ -72,10 +72,7 @@ def fill(typingctx: Any, lanes: Any, value: Any) -> Any:
     """`value` in every lane."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        scalar = context.cast(builder, args[1], value, lanes.dtype)
-        vector = ir.Constant(context.get_value_type(lanes), ir.Undefined)
-        vector = builder.insert_element(vector, scalar, INT32(0))
-        return builder.shuffle_vector(vector, vector, ir.Constant(ir.VectorType(INT32, lanes.count), None))
+        return _spread(builder, context.cast(builder, args[1], value, lanes.dtype), lanes.count)
 
     return lanes(lanes, value), codegen
 
@@ -101,6 +98,24 @@ def store(typingctx: Any, array: Any, start: Any, lanes: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, types.intp, lanes), codegen
+
+
+@intrinsic
+def keep_if(typingctx: Any, condition: Any, lanes: Any) -> Any:
+    """`lanes` where the condition holds, else +0; without a branch, since the condition is as good as random."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        bits = ir.IntType(lanes.dtype.bitwidth)
+        mask = _spread(builder, builder.sext(args[0], bits), lanes.count)
+        return builder.bitcast(builder.and_(builder.bitcast(args[1], mask.type), mask), args[1].type)
+
+    return lanes(types.boolean, lanes), codegen
+
+
+def _spread(builder: Any, scalar: Any, count: int) -> Any:
+    vector = ir.Constant(ir.VectorType(scalar.type, count), ir.Undefined)
+    vector = builder.insert_element(vector, scalar, INT32(0))
+    return builder.shuffle_vector(vector, vector, ir.Constant(ir.VectorType(INT32, count), None))
 
 
 def _pointer(context: Any, builder: Any, array: Any, value: Any, start: Any, count: int) -> tuple[Any, int]:

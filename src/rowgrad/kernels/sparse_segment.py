@@ -10,7 +10,7 @@ from rowgrad.kernels.compile import inline, kernel
 from rowgrad.kernels.ids import read_id
 from rowgrad.kernels.kinds import MEAN, SUM
 from rowgrad.kernels.lanes import count, fill, load, store, zeros1, zeros16, zeros64, zeros256
-from rowgrad.kernels.team import chunk_start, claim, finish, wait
+from rowgrad.kernels.team import chunk_start, claim, enter, finish, leave, wait
 
 BLOCK = 8
 SHORT = 10  # segments shorter than this are scaled by a product, longer ones by a division
@@ -67,6 +67,7 @@ def pool(team, chunks, indices, index_step, ids, id_step, size, rows, data_rows,
 
     `sums` is an empty array of the type that sums are made in. Rows without a segment are zeroed if `clear`.
     """
+    heard = enter(team)
     chunk = claim(team, 0)
     while chunk < chunks:
         bad[chunk] = _first_bad(indices, index_step, ids, id_step, chunk_start(chunk, chunks, size),
@@ -76,6 +77,7 @@ def pool(team, chunks, indices, index_step, ids, id_step, size, rows, data_rows,
     wait(team, 0, chunks)
     for chunk in range(chunks):
         if bad[chunk] >= 0:
+            leave(team, heard)
             return
 
     chunk = claim(team, 1)
@@ -109,3 +111,4 @@ def pool(team, chunks, indices, index_step, ids, id_step, size, rows, data_rows,
         finish(team, 1)
         chunk = claim(team, 1)
     wait(team, 1, chunks)
+    leave(team, heard)

@@ -7,7 +7,7 @@ are taken modulo 2**64 and compared as unsigned numbers, which is exact for ever
 import numpy as np
 
 from rowgrad.kernels.compile import inline, kernel
-from rowgrad.kernels.team import chunk_start, claim, finish, wait
+from rowgrad.kernels.team import chunk_start, claim, enter, finish, leave, wait
 
 MATCHED = 0
 
@@ -24,6 +24,7 @@ def _in_window(indices, i, rank, start, size):
 @kernel
 def count_window(team, chunks, indices, entries, rank, start, size, kept):
     """Count the entries in the window; `kept[chunk]` becomes their number before the chunk, the last the total."""
+    heard = enter(team)
     chunk = claim(team, 0)
     while chunk < chunks:
         here = 0
@@ -37,6 +38,7 @@ def count_window(team, chunks, indices, entries, rank, start, size, kept):
         _add_up(kept, chunks)
         finish(team, 1)
     wait(team, 1, 1)
+    leave(team, heard)
 
 
 @inline
@@ -53,6 +55,7 @@ def _add_up(counts, chunks):
 @kernel
 def copy_window(team, chunks, indices, entries, rank, start, size, kept, values, width, output_indices, output_values):
     """Copy the entries in the window, their indices counted from its start."""
+    heard = enter(team)
     chunk = claim(team, 0)
     while chunk < chunks:
         place = kept[chunk]
@@ -66,6 +69,7 @@ def copy_window(team, chunks, indices, entries, rank, start, size, kept, values,
         finish(team, 0)
         chunk = claim(team, 0)
     wait(team, 0, chunks)
+    leave(team, heard)
 
 
 @inline
@@ -93,6 +97,7 @@ def find_matches(team, chunks, inputs, entries, outputs, selected, rank, start, 
     always is of this form; other subsequences have to be matched one after the other. `low` and `high` have room
     for a box per chunk; the first becomes the box of all.
     """
+    heard = enter(team)
     chunk = claim(team, 0)
     while chunk < chunks:
         base = chunk * rank
@@ -149,6 +154,7 @@ def find_matches(team, chunks, inputs, entries, outputs, selected, rank, start, 
                 info[MATCHED] = 0
         finish(team, 5)
     wait(team, 5, 1)
+    leave(team, heard)
 
 
 @kernel
@@ -173,6 +179,7 @@ def _move(forwards, i, j, source, width, target):
 @kernel
 def copy_matches(team, chunks, inputs, entries, rank, start, low, high, kept, forwards, source, width, target):
     """After `find_matches`: copy from outputs to their inputs, or, if `forwards`, from inputs to their outputs."""
+    heard = enter(team)
     chunk = claim(team, 0)
     while chunk < chunks:
         j = kept[chunk]
@@ -183,6 +190,7 @@ def copy_matches(team, chunks, inputs, entries, rank, start, low, high, kept, fo
         finish(team, 0)
         chunk = claim(team, 0)
     wait(team, 0, chunks)
+    leave(team, heard)
 
 
 @kernel

@@ -7,6 +7,10 @@ may come so late that the call is over: outside a claimed chunk a kernel therefo
 itself and its plain arguments, and writes nothing.
 
 Which thread takes which chunk is left to chance; what a chunk computes is not. So results never depend on it.
+
+Waking a thread takes longer than a small kernel. Between the kernels of an operator, helpers therefore stay awake
+for a moment and listen to the bell that a kernel rings when it begins. They do both without the GIL, and so never
+stand in the way of the thread that called.
 """
 
 import sys
@@ -18,17 +22,26 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from rowgrad.kernels.compile import inline
+from rowgrad.kernels.compile import inline, kernel
 
 PHASES = 40
+ARRIVALS = PHASES
 # Claimed and finished counts of a phase lie on cache lines of their own.
 LINE = 8
 STRIDE = 2 * LINE
 
+Counters = np.ndarray[Any, np.dtype[np.int64]]
+Team = tuple[Counters, Counters]
 
-def new_team() -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The shared counters of one kernel call."""
-    return np.zeros(PHASES * STRIDE, np.int64)
+
+def new_team(bell: Counters) -> Team:
+    """The shared counters of one kernel call, and the bell that it rings."""
+    return np.zeros((PHASES + 1) * STRIDE, np.int64), bell
+
+
+def new_bell() -> Counters:
+    """How often it has rung, and, on a line of its own, how long helpers listen."""
+    return np.zeros(2 * LINE, np.int64)
 
 
 @intrinsic
@@ -68,24 +81,55 @@ def give_way(typingctx: Any) -> Any:
 
 
 @inline
+def enter(team):
+    """Join the team. The first to come, the caller, rings the bell; others get to know how often it has rung."""
+    counters, bell = team
+    if atomic_add(counters, ARRIVALS * STRIDE, 1) == 0:
+        atomic_add(bell, 0, 1)
+        return np.int64(-1)
+    return atomic_load(bell, 0)
+
+
+@inline
+def leave(team, heard):
+    """Leave the team; helpers wait a moment for the bell of the next kernel, in which the GIL will be free."""
+    if heard >= 0:
+        _listen(team[1], heard)
+
+
+@inline
+def _listen(bell, heard):
+    patience = atomic_load(bell, LINE)
+    while atomic_load(bell, 0) == heard and patience > 0:
+        patience -= 1
+
+
+@kernel
+def listen(bell, heard):
+    """Wait a moment for the bell to ring once more than it was `heard`; tells how often it has."""
+    _listen(bell, heard)
+    return atomic_load(bell, 0)
+
+
+@inline
 def claim(team, phase):
     """The number of the next chunk of `phase`; it may be past the last one."""
-    return atomic_add(team, phase * STRIDE, 1)
+    return atomic_add(team[0], phase * STRIDE, 1)
 
 
 @inline
 def finish(team, phase):
     """Say that one claimed chunk of `phase` is done."""
-    atomic_add(team, phase * STRIDE + LINE, 1)
+    atomic_add(team[0], phase * STRIDE + LINE, 1)
 
 
 @inline
 def wait(team, phase, chunks):
     """Return when all chunks of `phase` are done, by whomever."""
     spins = 0
-    while atomic_load(team, phase * STRIDE + LINE) < chunks:
+    while atomic_load(team[0], phase * STRIDE + LINE) < chunks:
         spins += 1
-        if spins > 200:
+        if spins > 2000:
             give_way()
 
 

@@ -26,31 +26,37 @@ def function_signature(operators: list[Operator]) -> Signature:
     return Signature([
         Parameter(pin.name, Parameter.POSITIONAL_OR_KEYWORD, default=Parameter.empty if pin.name in required else None)
         for pin in operators[-1].inputs
-    ])  # fmt: skip
+    ] + _options(operators[-1]))  # fmt: skip
+
+
+def _options(operator: Operator) -> list[Parameter]:
+    return [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in operator.options]
 
 
 def raw_signature(operator: Operator) -> Signature:
     """Inputs, then attributes, then `name`, as in TensorFlow."""
-    options = [Parameter(a.name, Parameter.KEYWORD_ONLY, default=a.default) for a in operator.attributes]
-    options.append(Parameter("name", Parameter.KEYWORD_ONLY, default=None))
-    return Signature([*function_signature([operator]).parameters.values(), *options])
+    inputs = [p for p in function_signature([operator]).parameters.values() if p.kind is not Parameter.KEYWORD_ONLY]
+    attributes = [Parameter(a.name, Parameter.KEYWORD_ONLY, default=a.default) for a in operator.attributes]
+    return Signature([*inputs, *attributes, Parameter("name", Parameter.KEYWORD_ONLY, default=None)])
 
 
 def make_function(name: str, operators: list[Operator]) -> Callable[..., Any]:
     """The snake-case function `name`."""
     signature = function_signature(operators)
-    names = tuple(signature.parameters)
     shortest, longest = operators[0], operators[-1]
+    names = tuple(pin.name for pin in longest.inputs)
     needed = len(shortest.inputs)
 
     def function(*args: Any, **kwargs: Any) -> Any:
+        options = {}
         if kwargs or not needed <= len(args) <= len(names):
+            options = {name: kwargs.pop(name) for name in longest.options if name in kwargs}
             args = _bind(signature, names, args, kwargs)
         if len(args) == needed:
-            return shortest(*args)
+            return shortest(*args, **options)
         if args[-1] is None:
-            return shortest(*args[:needed])
-        return longest(*args)
+            return shortest(*args[:needed], **options)
+        return longest(*args, **options)
 
     return _dressed(function, name, "rowgrad", docstring(operators, name), signature)
 
@@ -58,7 +64,7 @@ def make_function(name: str, operators: list[Operator]) -> Callable[..., Any]:
 def make_raw_op(operator: Operator) -> Callable[..., Any]:
     """The function with TensorFlow's name; `name` and attributes are taken, and change nothing."""
     signature = function_signature([operator])
-    names = tuple(signature.parameters)
+    names = tuple(pin.name for pin in operator.inputs)
 
     def function(*args: Any, name: str | None = None, **kwargs: Any) -> Any:
         for attribute in operator.attributes:
@@ -92,7 +98,7 @@ def _bind(
             pass
     bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
-    return tuple(bound.arguments.values())
+    return tuple(bound.arguments[name] for name in names)
 
 
 def _check_attribute(operator: Operator, attribute: Attribute, value: Any) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from rowgrad import arrays
 from rowgrad.errors import RowgradError
-from rowgrad.ops.pins import Input, Pin
+from rowgrad.ops.pins import Input, Pin, fit_out
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ class Operator:
     """One operator.
 
     `compute` takes ndarrays (lone whole numbers as ints), checks them, and gives ndarrays. `gradient` has one rule per
-    differentiable input, written as a call of other operators (see `gradients`).
+    differentiable input, written as a call of other operators (see `gradients`). `options` are keyword arguments that
+    change how the result is made, not what it is: ``out`` and ``plan``.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Operator:
     gradient: Mapping[str, str] = field(default_factory=dict)
     compact_gradient: Mapping[str, str] = field(default_factory=dict)
     attributes: tuple[Attribute, ...] = ()
+    options: tuple[str, ...] = ()
     result: type | None = None
     notes: str = ""
     in_tensorflow: bool = True
@@ -72,9 +74,11 @@ class Operator:
         """The names of the types that `pin` may have."""
         return self.types.get(pin.dtype, (pin.dtype,))
 
-    def __call__(self, *values: Any) -> Any:
+    def __call__(self, *values: Any, **options: Any) -> Any:
         """Run on whatever arrays the caller holds, all inputs in order; results are of the kind of the first."""
         try:
+            if options:
+                return self._call_with_options(values, options)
             results = self.compute(*self._fit(values))
             kind = _first_kind(values)
             if kind is not arrays.NUMPY:
@@ -85,6 +89,24 @@ class Operator:
         except RowgradError as error:
             error.op = error.op or self.name
             raise
+
+    def _call_with_options(self, values: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        plan, out = options.get("plan"), options.get("out")
+        settings: dict[str, Any] = {}
+        if plan is not None:
+            settings["plan"] = plan
+            values = plan.complete(self, values)
+        if out is None:
+            kind = _first_kind(values)
+            results = self.compute(*self._fit(values), **settings)
+            if self.result is None:
+                return kind.hand_back(results)
+            return self.result(*map(kind.hand_back, results))
+        results = self.compute(*self._fit(values), out=fit_out(out), **settings)
+        if self.result is None:
+            return out
+        _, *others = results
+        return self.result(out, *map(_first_kind((out,)).hand_back, others))
 
     def _fit(self, values: tuple[Any, ...]) -> list[Any]:
         repeated: tuple[str | None, ...] | None = self._repeated  # type: ignore[attr-defined]

@@ -19,7 +19,9 @@ def docstring(operators: list[Operator], name: str) -> str:
     optional = {pin.name for pin in longest.inputs} - {pin.name for pin in shortest.inputs}
     sections = [
         shortest.summary,
-        _section("Parameters", (_pin(longest, pin, pin.name in optional) for pin in longest.inputs)),
+        _section(
+            "Parameters", [*(_pin(longest, pin, pin.name in optional) for pin in longest.inputs), *_options(longest)]
+        ),
         _section("Returns", (_pin(longest, pin, False) for pin in longest.outputs)),
         _section("Raises", (f"{cls}\n    {text}." for cls, text in _errors(longest))),
         _section(
@@ -38,6 +40,17 @@ def _pin(operator: Operator, pin: Pin, optional: bool) -> str:
     dtypes = operator.dtypes_of(pin)
     dtype = f"{pin.dtype} in {{{', '.join(dtypes)}}}" if pin.dtype in operator.types else pin.dtype
     return f"{pin.name} : {dtype}, shape {pin.shape}{', optional' * optional}\n    {pin.doc}"
+
+
+OPTIONS = {
+    "out": "Where to put the (first) result: of its shape and type, contiguous, apart from the inputs.",
+    "plan": "What `rowgrad.plan` made of the same ids; then `indices` and `segment_ids` may be None.",
+}
+
+
+def _options(operator: Operator) -> list[str]:
+    types = {"out": "array", "plan": "Plan"}
+    return [f"{name} : {types[name]}, optional\n    {OPTIONS[name]}" for name in operator.options]
 
 
 def _errors(operator: Operator) -> Iterator[tuple[str, str]]:

@@ -10,13 +10,13 @@ import numpy as np
 from rowgrad import dtypes, kernels
 from rowgrad.dtypes import NUMBERS, PLAIN, Array
 from rowgrad.errors import InvalidArgumentError
-from rowgrad.memory import allocate
+from rowgrad.memory import allocate, place
 from rowgrad.ops import checks
 from rowgrad.ops.catalogue import Example, Operator, declare
 from rowgrad.ops.order import order_ids
 from rowgrad.ops.pins import Pin
 from rowgrad.ops.results import FilledRagged, FilledRows, FillGradient
-from rowgrad.ops.sparse_segment_grad import sum_rows
+from rowgrad.ops.sparse_segment_grad import Factors, sum_rows
 from rowgrad.threads import Crew
 
 
@@ -103,11 +103,12 @@ def _check_map(reverse_index_map: Array, values_name: str, values: Array) -> Non
     checks.rank(values_name, values, 1)
 
 
-def _fill_grad(reverse_index_map: Array, grad_values: Array) -> FillGradient:
+def _fill_grad(reverse_index_map: Array, grad_values: Array, *, out: Array | None = None) -> FillGradient:
     _check_map(reverse_index_map, "grad_values", grad_values)
     stored, sums, parts = dtypes.summing(grad_values.dtype)
     full, size = grad_values.size, reverse_index_map.size
-    d_values = allocate((size,), grad_values.dtype)
+    d_values = place(out, (size,), grad_values.dtype, (reverse_index_map, grad_values), argument="reverse_index_map",
+                     zero=False)  # fmt: skip
     d_default_value = np.zeros((), grad_values.dtype)
     crew = Crew((full + size) * (8 + grad_values.itemsize))
     bad = np.empty(crew.chunks, np.int64)
@@ -126,21 +127,27 @@ def _bad_map(reverse_index_map: Array, position: int, full: int, name: str) -> I
 
 
 def _fill_grad_grad(
-    reverse_index_map: Array, d_values_grad: Array, d_default_value_grad: Array, full_size: Any
+    reverse_index_map: Array,
+    d_values_grad: Array,
+    d_default_value_grad: Array,
+    full_size: Any,
+    *,
+    out: Array | None = None,
 ) -> Array:
     _check_map(reverse_index_map, "d_values_grad", d_values_grad)
     checks.rank("d_default_value_grad", d_default_value_grad, 0)
     checks.same_length("d_values_grad", d_values_grad.size, "reverse_index_map", reverse_index_map.size)
     full, size = checks.count("full_size", full_size), reverse_index_map.size
     if size == 0:
-        allocate((full,), d_values_grad.dtype, argument="full_size")
-        return np.full(full, d_default_value_grad)
+        output = place(out, (full,), d_values_grad.dtype, (), argument="full_size", zero=False)
+        output.fill(d_default_value_grad)
+        return output
     crew = Crew(size * (16 + d_values_grad.itemsize))
     order = order_ids(crew, reverse_index_map, None, full, size)
     if order.bad >= 0:
         raise _bad_map(reverse_index_map, order.bad, full, "full_size")
-    factors = np.empty(0, dtypes.summing(d_values_grad.dtype).sums)
-    output = sum_rows(crew, order, d_values_grad, factors, rows=full, argument="full_size")
+    factors = Factors(np.ones(1, dtypes.summing(d_values_grad.dtype).sums), 0, 0)
+    output = sum_rows(crew, order, d_values_grad, factors, rows=full, argument="full_size", out=out)
     filled = np.ones(full, bool)
     filled[reverse_index_map] = False
     output[filled] = d_default_value_grad
@@ -276,6 +283,7 @@ def _declare_grad(prefix: str, function: str) -> None:
             {"d_values": [1.0, 2.0, 4.0, 5.0], "d_default_value": 3.0},
         ),
         compute=_fill_grad,
+        options=("out",),
         gradient={"grad_values": second},
         result=FillGradient,
         notes="Half and bfloat16 are summed in float32 and rounded once; TensorFlow rounds after each addition.",
@@ -315,6 +323,7 @@ declare(Operator(
         {"output": [1.0, 2.0, 9.0, 3.0, 4.0]},
     ),
     compute=_fill_grad_grad,
+    options=("out",),
     gradient={
         "d_values_grad": f"{_BACK}.d_values",
         "d_default_value_grad": f"{_BACK}.d_default_value",

@@ -7,10 +7,12 @@ import numpy as np
 
 from rowgrad import kernels
 from rowgrad.dtypes import Array
-from rowgrad.memory import allocate
+from rowgrad.memory import allocate, scratch
 from rowgrad.threads import Crew
 
 WORD_BITS = 63
+COUNT_PARTNERS, COUNT_ROWS = 1, 2
+NO_HALVES = np.empty(0, np.int32)
 
 
 @dataclass(frozen=True)
@@ -34,32 +36,43 @@ class Order:
 
 
 def order_ids(
-    crew: Crew, rows: Array, partners: Array | None, row_limit: int, partner_limit: int, *, count: bool = False
+    crew: Crew,
+    rows: Array,
+    partners: Array | None,
+    row_limit: int,
+    partner_limit: int,
+    *,
+    counted: int = 0,
+    keep: bool = False,
 ) -> Order:
     """Sort entries by row; without `partners`, each entry's partner is its own position.
 
-    `rows` must lie in [0, row_limit) and `partners` in [0, partner_limit). With `count`, `counts` tells how often each
-    partner occurs.
+    `rows` must lie in [0, row_limit) and `partners` in [0, partner_limit). `counted` says whose occurrences `counts`
+    tells: `COUNT_PARTNERS` or `COUNT_ROWS`. The result is for this call, unless it is to be kept.
     """
     if _bits(row_limit) + _bits(partner_limit) > WORD_BITS:
-        return _order_large_ids(crew, rows, partners, row_limit, partner_limit, count)
+        return _order_large_ids(crew, rows, partners, row_limit, partner_limit, counted, keep)
     size = rows.size
     shift = _bits(partner_limit)
-    passes = -(-_bits(row_limit) // 8)
+    passes = -(-_bits(row_limit) // kernels.order.MOST_DIGIT_BITS)
     digit_bits = -(-_bits(row_limit) // passes) if passes else 0
-    words = allocate((2, size), np.int64)
-    counts = np.zeros(partner_limit if count else 0, np.int64)
+    words = np.empty(2 * size, np.int64) if keep else scratch(2 * size, np.int64)
+    buffers = words[:size], words[size:]
+    counts = allocate(((0, partner_limit, row_limit)[counted],), np.int64, zero=True)
     row_starts = np.empty(crew.chunks, np.int64)
     info = np.array([-1, 0, 0, 0])
-    ids = kernels.ids
-    partner_halves = (words[0].view(np.int32)[:0], 0) if partners is None else ids.halves(partners)
+    partner_halves = (NO_HALVES, 0) if partners is None else kernels.ids.halves(partners)
+    # As few strips as there are threads: where two strips end in the same bucket, threads share a cache line.
+    strips = crew.helpers + 1
     crew.run(
-        kernels.order.sort, *ids.halves(rows), *partner_halves, row_limit, partner_limit, shift, passes, digit_bits,
-        words[0], words[1], np.zeros(crew.chunks * kernels.order.BUCKETS, np.int64), counts,
-        np.empty(crew.chunks, np.int64), np.empty(crew.chunks, np.int64), row_starts, info,
+        kernels.order.sort, strips, *kernels.ids.halves(rows), *partner_halves, row_limit, partner_limit, shift, passes,
+        digit_bits, *buffers, np.empty(strips << digit_bits, np.int64), counted, counts,
+        np.empty(2 * strips, np.int64), row_starts, info,
     )  # fmt: skip
     bad, buffer, distinct, _ = info.tolist()
-    return Order(words[buffer], shift, row_starts, distinct, crew.chunks, counts, bad)
+    return Order(
+        buffers[buffer].copy() if keep else buffers[buffer], shift, row_starts, distinct, crew.chunks, counts, bad
+    )
 
 
 def _bits(limit: int) -> int:
@@ -67,7 +80,7 @@ def _bits(limit: int) -> int:
 
 
 def _order_large_ids(
-    crew: Crew, rows: Array, partners: Array | None, row_limit: int, partner_limit: int, count: bool
+    crew: Crew, rows: Array, partners: Array | None, row_limit: int, partner_limit: int, counted: int, keep: bool
 ) -> Order:
     """The same for ids so large, such as 62-bit hashes, that a row and a partner do not fit into one word."""
     if partners is None:
@@ -78,7 +91,7 @@ def _order_large_ids(
         return Order(nothing, 0, nothing, 0, 1, nothing, int(wrong.argmax()))
     row_names, row_ranks = np.unique(rows, return_inverse=True)
     partner_names, partner_ranks = np.unique(partners, return_inverse=True)
-    order = order_ids(crew, row_ranks, partner_ranks, row_names.size, partner_names.size, count=count)
+    order = order_ids(crew, row_ranks, partner_ranks, row_names.size, partner_names.size, counted=counted, keep=keep)
     return Order(
         order.words, order.shift, order.row_starts, order.distinct, order.chunks, order.counts,
         row_names=row_names, partner_names=partner_names,

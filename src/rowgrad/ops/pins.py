@@ -14,7 +14,7 @@ import numpy as np
 
 from rowgrad import arrays, dtypes
 from rowgrad.dtypes import Array
-from rowgrad.errors import DTypeError, OutOfRangeError, RowgradError
+from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfRangeError, RowgradError
 
 INT64_MAX = 2**63 - 1
 
@@ -156,6 +156,31 @@ class Input:
             position=position,
             value=value,
         )
+
+
+def fit_out(value: Any) -> Array:
+    """The ndarray that shares memory with `out`, the array a caller wants the result in."""
+    kind = arrays.kind_of(value)
+    if kind is None or kind in (arrays.JAX, arrays.TENSORFLOW):
+        raise DTypeError(
+            f"out is a {type(value).__name__}, which cannot be written to. Pass a NumPy array or a PyTorch tensor.",
+            code="bad-out",
+            argument="out",
+            value=type(value).__name__,
+        )
+    try:
+        array = kind.adopt(value)
+    except RowgradError as error:
+        error.argument = "out"
+        error.message = f"out: {error.message}"
+        raise
+    if not array.flags.carray:
+        raise InvalidArgumentError(
+            "out is read-only, not contiguous or not aligned; results are written row after row. Pass a new array.",
+            code="bad-out",
+            argument="out",
+        )
+    return array
 
 
 def _fits(array: Array, dtype: "np.dtype[Any]") -> bool:

@@ -1,22 +1,26 @@
 """The forward segment operators: look up rows of a table and pool them, segment by segment."""
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rowgrad import dtypes, kernels
 from rowgrad.dtypes import FLOATS, IDS, REALS, Array
 from rowgrad.errors import InvalidArgumentError, RowgradError
-from rowgrad.memory import allocate
+from rowgrad.memory import place
 from rowgrad.ops import checks
 from rowgrad.ops.catalogue import Attribute, Example, Operator, declare
 from rowgrad.ops.pins import INT64_MAX, Pin
 from rowgrad.ops.sparse_segment_grad import KINDS, SNAKE, WORDS, G
 from rowgrad.threads import Crew
 
+if TYPE_CHECKING:
+    from rowgrad.plan import Plan
 
-def _pool(kind: int, data: Array, indices: Array, segment_ids: Array, num_segments: Any = None) -> Array:
+
+def _pool(kind: int, data: Array, indices: Array, segment_ids: Array, num_segments: Any = None, *,
+          plan: "Plan | None" = None, out: Array | None = None) -> Array:  # fmt: skip
     if num_segments is not None:
         num_segments = checks.count("num_segments", num_segments)
     checks.rank("indices", indices, 1)
@@ -32,7 +36,10 @@ def _pool(kind: int, data: Array, indices: Array, segment_ids: Array, num_segmen
     argument = "segment_ids" if num_segments is None else "num_segments"
     # Where most rows have no segment, memory that comes zeroed is cheaper than zeroing it.
     mostly_empty = rows > 2 * size
-    output = allocate((rows, *data.shape[1:]), data.dtype, argument=argument, zero=mostly_empty)
+    zero = (mostly_empty and out is None) or size == 0
+    if plan is not None:
+        plan.check("data", data.shape[0], "the output", rows)
+    output = place(out, (rows, *data.shape[1:]), data.dtype, (data,), argument=argument, zero=zero)
     if size == 0:
         return output
     stored, sums, _ = dtypes.summing(data.dtype)
@@ -41,7 +48,7 @@ def _pool(kind: int, data: Array, indices: Array, segment_ids: Array, num_segmen
     crew.run(
         kernels.sparse_segment.pool, *kernels.ids.halves(indices), *kernels.ids.halves(segment_ids), size, rows,
         data.shape[0], data.reshape(-1).view(stored), output.size // rows, kind, np.empty(0, sums),
-        output.reshape(-1).view(stored), not mostly_empty, bad,
+        output.reshape(-1).view(stored), not zero, bad,
     )  # fmt: skip
     if (bad >= 0).any():
         raise _diagnose(int(bad[bad >= 0][0]), indices, segment_ids, rows, data.shape[0], num_segments is not None)
@@ -157,6 +164,7 @@ def _declare(kind: str, *, counted: bool) -> None:
         cost="O(N · width + rows · width).",
         example=Example(inputs, {"output": output}),
         compute=partial(_pool, KINDS[kind]),
+        options=("out", "plan"),
         gradient={"data": gradient.format("")},
         compact_gradient={"data": gradient.format("V2")},
         notes="The additions are made in TensorFlow's order, so the result is the same to the bit; half and bfloat16 "

@@ -5,7 +5,7 @@ entries by table row, then sum each row. The gradient of a gradient pools again,
 """
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,13 +13,16 @@ from rowgrad import dtypes, kernels
 from rowgrad.dtypes import FLOATS, IDS, Array
 from rowgrad.errors import InvalidArgumentError, OutOfRangeError
 from rowgrad.kernels.kinds import MEAN, SQRT_N, SUM
-from rowgrad.memory import allocate
+from rowgrad.memory import allocate, place
 from rowgrad.ops import checks
 from rowgrad.ops.catalogue import Example, Operator, declare
-from rowgrad.ops.order import Order, order_ids
+from rowgrad.ops.order import COUNT_PARTNERS, COUNT_ROWS, Order, order_ids
 from rowgrad.ops.pins import Pin
 from rowgrad.ops.results import RowGradient
 from rowgrad.threads import Crew
+
+if TYPE_CHECKING:
+    from rowgrad.plan import Plan
 
 KINDS = {"Sum": SUM, "Mean": MEAN, "SqrtN": SQRT_N}
 NOTHING = np.empty(0, np.int64)
@@ -35,8 +38,8 @@ def _check(grad: Array, indices: Array, segment_ids: Array, count_name: str, cou
     return checks.count(count_name, number)
 
 
-def _diagnose(position: int, indices: Array, segment_ids: Array, rows: int, rows_name: str, segments: int,
-              segments_name: str) -> InvalidArgumentError:  # fmt: skip
+def diagnose(position: int, indices: Array, segment_ids: Array, rows: int, rows_name: str, segments: int,
+             segments_name: str) -> InvalidArgumentError:  # fmt: skip
     """The error for the entry at `position`: its index first, then its segment id."""
     index, segment = int(indices[position]), int(segment_ids[position])
     if not 0 <= index < rows:
@@ -48,8 +51,26 @@ def _diagnose(position: int, indices: Array, segment_ids: Array, rows: int, rows
     )
 
 
-def sum_rows(crew: Crew, order: Order, values: Array, factors: Array, *, by_partner: bool = False, row_kind: int = SUM,
-             rows: int | None, unique: Array = NOTHING, argument: str) -> Array:  # fmt: skip
+class Factors(NamedTuple):
+    """What entries are scaled by: `values`, found by the part of an entry's word that shift and mask cut out."""
+
+    values: Array
+    shift: int
+    mask: int
+
+
+def _factors(crew: Crew, kind: int, order: Order, dtype: "np.dtype[Any]", *, by_row: bool = False) -> Factors:
+    """The factor of each segment; where nothing is scaled, a lone 1."""
+    sums = dtypes.summing(dtype).sums
+    if kind == SUM:
+        return Factors(np.ones(1, sums), 0, 0)
+    values = allocate(order.counts.shape, sums)
+    crew.run(kernels.sparse_segment_grad.scales, kind, order.counts, values)
+    return Factors(values, order.shift, -1) if by_row else Factors(values, 0, (1 << order.shift) - 1)
+
+
+def sum_rows(crew: Crew, order: Order, values: Array, factors: Factors, *, rows: int | None, unique: Array = NOTHING,
+             argument: str, out: Array | None = None) -> Array:  # fmt: skip
     """Σ of the entries' values, row by row: into `rows` rows, or, for None, into those that occur (`unique`)."""
     names = order.row_names
     if order.partner_names is not None:
@@ -57,30 +78,31 @@ def sum_rows(crew: Crew, order: Order, values: Array, factors: Array, *, by_part
     stored, _, parts = dtypes.summing(values.dtype)
     compact = rows is None or names is not None
     shape = (order.distinct if compact else rows, *values.shape[1:])
-    output = allocate(shape, values.dtype, argument=argument, zero=not compact)
+    output = place(out if names is None else None, shape, values.dtype, (values,), argument=argument, zero=not compact)
     width = parts * (output.size // shape[0] if shape[0] else 0)
     crew.run(
         kernels.sparse_segment_grad.sum_rows, order.words, order.shift, order.row_starts,
-        values.reshape(-1).view(stored), width, factors, by_partner, row_kind, compact,
-        output.reshape(-1).view(stored), *kernels.ids.halves(unique if rows is None else np.empty(shape[0], np.int64)),
+        values.reshape(-1).view(stored), width, *factors, compact, output.reshape(-1).view(stored),
+        *kernels.ids.halves(unique if rows is None else np.empty(shape[0] if compact else 0, np.int64)),
     )  # fmt: skip
     if names is None:
         return output
     if rows is None:
         unique[:] = names
         return output
-    dense = allocate((rows, *values.shape[1:]), values.dtype, argument=argument, zero=True)
+    dense = place(out, (rows, *values.shape[1:]), values.dtype, (values,), argument=argument, zero=True)
     dense[names] = output
     return dense
 
 
-def _gradient(kind: int, compact: bool, grad: Array, indices: Array, segment_ids: Array, count: Any) -> Any:
+def _gradient(kind: int, compact: bool, grad: Array, indices: Array, segment_ids: Array, count: Any, *,
+              plan: "Plan | None" = None, out: Array | None = None) -> Any:  # fmt: skip
     rows_name = "dense_output_dim0" if compact else "output_dim0"
     rows = _check(grad, indices, segment_ids, rows_name, count)
     if rows == 0 or indices.size == 0:
         # TensorFlow does not look at the ids then, and neither do we; its dense result is uninitialised, ours is zero.
         shape = (0 if compact else rows, *grad.shape[1:])
-        output = allocate(shape, grad.dtype, argument=rows_name, zero=True)
+        output = place(out, shape, grad.dtype, (grad,), argument=rows_name, zero=True)
         return RowGradient(output, np.empty(0, indices.dtype)) if compact else output
     segments = grad.shape[0]
     if segment_ids[-1] >= segments:
@@ -88,15 +110,18 @@ def _gradient(kind: int, compact: bool, grad: Array, indices: Array, segment_ids
     if grad.size == 0:
         kind = SUM  # rows without columns: nothing to scale, however many segments there are
     crew = _crew(indices, grad)
-    order = order_ids(crew, indices, segment_ids, rows, segments, count=kind != SUM)
+    if plan is None:
+        order = order_ids(crew, indices, segment_ids, rows, segments, counted=COUNT_PARTNERS if kind != SUM else 0)
+    else:
+        plan.check(rows_name, rows, "grad", segments)
+        order = plan.order
+        crew.chunks = order.chunks
     if order.bad >= 0:
-        raise _diagnose(order.bad, indices, segment_ids, rows, rows_name, segments, "the number of rows of grad")
-    factors = allocate(order.counts.shape, dtypes.summing(grad.dtype).sums)
-    if kind != SUM:
-        kernels.sparse_segment_grad.scales(kind, order.counts, factors)
+        raise diagnose(order.bad, indices, segment_ids, rows, rows_name, segments, "the number of rows of grad")
+    factors = _factors(crew, kind, order, grad.dtype)
     unique = np.empty(order.distinct if compact else 0, indices.dtype)
-    output = sum_rows(crew, order, grad, factors, by_partner=kind != SUM, rows=None if compact else rows,
-                      unique=unique, argument=rows_name)  # fmt: skip
+    output = sum_rows(crew, order, grad, factors, rows=None if compact else rows, unique=unique, argument=rows_name,
+                      out=out)  # fmt: skip
     return RowGradient(output, unique) if compact else output
 
 
@@ -112,18 +137,21 @@ def _diagnose_last(segment_ids: Array, segments: int) -> InvalidArgumentError:
                                "segment-id-out-of-range", remedy)  # fmt: skip
 
 
-def _pool_again(kind: int, grad: Array, indices: Array, segment_ids: Array, count: Any) -> Array:
+def _pool_again(kind: int, grad: Array, indices: Array, segment_ids: Array, count: Any, *,
+                out: Array | None = None) -> Array:  # fmt: skip
     """The gradient of a gradient: pool as the forward operator, segments in any order, with the backward factors."""
     segments = _check(grad, indices, segment_ids, "num_segments", count)
     if segments == 0 or indices.size == 0:
-        return allocate((segments, *grad.shape[1:]), grad.dtype, argument="num_segments", zero=True)
+        return place(out, (segments, *grad.shape[1:]), grad.dtype, (grad,), argument="num_segments", zero=True)
     rows = grad.shape[0]
     crew = _crew(indices, grad)
-    order = order_ids(crew, segment_ids, indices, segments, rows)
+    if grad.size == 0:
+        kind = SUM
+    order = order_ids(crew, segment_ids, indices, segments, rows, counted=COUNT_ROWS if kind != SUM else 0)
     if order.bad >= 0:
-        raise _diagnose(order.bad, indices, segment_ids, rows, "the number of rows of grad", segments, "num_segments")
-    factors = np.empty(0, dtypes.summing(grad.dtype).sums)
-    return sum_rows(crew, order, grad, factors, row_kind=kind, rows=segments, argument="num_segments")
+        raise diagnose(order.bad, indices, segment_ids, rows, "the number of rows of grad", segments, "num_segments")
+    factors = _factors(crew, kind, order, grad.dtype, by_row=True)
+    return sum_rows(crew, order, grad, factors, rows=segments, argument="num_segments", out=out)
 
 
 def _index_rank(sorted_unique_indices: Array, indices: Array) -> Array:
@@ -203,6 +231,7 @@ def _declare_dense(kind: str) -> None:
         cost="O(N · (width + log rows)); rows that are not looked up cost only their zeros.",
         example=_examples(kind),
         compute=partial(_gradient, KINDS[kind], False),
+        options=("out", "plan"),
         gradient={"grad": f"SparseSegment{kind}GradGrad(d_output, indices, segment_ids, rows(grad))"},
         notes=KEPT.format(rows="output_dim0"),
     ))  # fmt: skip
@@ -237,6 +266,7 @@ def _declare_compact(kind: str) -> None:
         cost="O(N · (width + log rows)), whatever the size of the table.",
         example=Example(inputs, {"output": outputs[kind], "sorted_unique_indices": [1, 7]}),
         compute=partial(_gradient, KINDS[kind], True),
+        options=("plan",),
         gradient={"grad": f"SparseSegment{kind}GradGrad(d_output, {RANKS}, segment_ids, rows(grad))"},
         result=RowGradient,
         notes=KEPT.format(rows="dense_output_dim0")
@@ -277,6 +307,7 @@ def _declare_grad_grad(kind: str) -> None:
             {"output": [first[kind], [0.0, 0.0, 0.0], [3.0, 1.0, 5.0]]},
         ),
         compute=partial(_pool_again, KINDS[kind]),
+        options=("out",),
         gradient={"grad": f"SparseSegment{kind}Grad(d_output, indices, segment_ids, rows(grad))"},
         in_tensorflow=False,
     ))  # fmt: skip

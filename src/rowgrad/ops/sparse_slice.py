@@ -1,11 +1,13 @@
 """Slice a sparse tensor, and send gradients back to the entries that were kept."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from rowgrad import dtypes, kernels
 from rowgrad.dtypes import NUMBERS, PLAIN, QUANTISED, Array
 from rowgrad.errors import InvalidArgumentError
-from rowgrad.memory import allocate
+from rowgrad.memory import allocate, place
 from rowgrad.ops import checks
 from rowgrad.ops.catalogue import Example, Operator, declare
 from rowgrad.ops.pins import Pin
@@ -85,47 +87,68 @@ def _check_grad(values_name: str, values: Array, along: str, inputs: Array, star
     checks.same_length("input_start", start.size, "a row of input_indices", inputs.shape[1])
 
 
-def _send(values: Array, inputs: Array, start: Array, outputs: Array, *, forwards: bool, out: Array) -> Array:
-    """Copy values between each output and the input that it came from, into `out`, which is zero at the start."""
+class Matching(NamedTuple):
+    """Which input each output came from: told by a box of indices, or, where that does not do, by going in order."""
+
+    by_box: bool
+    low: Array
+    high: Array
+    kept: Array
+
+
+def _match(crew: Crew, inputs: Array, start: Array, outputs: Array) -> Matching:
     entries, rank = inputs.shape
     selected = outputs.shape[0]
-    flat_inputs, flat_outputs = inputs.reshape(-1), outputs.reshape(-1)
-    crew = Crew(entries * rank * 8)
     low, high = np.empty((2, crew.chunks * max(rank, 1)), np.int64)
     kept = np.empty(crew.chunks + 1, np.int64)
     info = np.zeros(1, np.int64)
-    (words, width), (target, _) = dtypes.as_words(values), dtypes.as_words(out)
     slices = kernels.sparse_slice
-    crew.run(slices.find_matches, flat_inputs, entries, flat_outputs, selected, rank, start, low, high, kept,
-             np.empty(crew.chunks, np.int64), info)  # fmt: skip
-    if info[0]:
-        crew.run(slices.copy_matches, flat_inputs, entries, rank, start, low, high, kept, forwards, words, width,
-                 target)  # fmt: skip
-        return out
-    matched = slices.count_in_order(flat_inputs, entries, flat_outputs, selected, rank, start)
-    if matched < selected:
-        raise InvalidArgumentError(
-            f"output_indices[{matched}] is {outputs[matched].tolist()}, and no entry of input_indices behind the match "
-            f"before it is that plus input_start {start.tolist()}. The outputs must be inputs, in the same order.",
-            code="unmatched-values",
-            argument="output_indices",
-            position=matched,
-            value=tuple(outputs[matched].tolist()),
-        )
-    slices.copy_in_order(flat_inputs, entries, flat_outputs, selected, rank, start, forwards, words, width, target)
-    return out
+    crew.run(slices.find_matches, inputs.reshape(-1), entries, outputs.reshape(-1), selected, rank, start, low, high,
+             kept, np.empty(crew.chunks, np.int64), info)  # fmt: skip
+    if not info[0]:
+        matched = slices.count_in_order(inputs.reshape(-1), entries, outputs.reshape(-1), selected, rank, start)
+        if matched < selected:
+            raise InvalidArgumentError(
+                f"output_indices[{matched}] is {outputs[matched].tolist()}, and no entry of input_indices behind the "
+                f"match before it is that plus input_start {start.tolist()}. The outputs must be inputs, in the same "
+                "order.",
+                code="unmatched-values",
+                argument="output_indices",
+                position=matched,
+                value=tuple(outputs[matched].tolist()),
+            )
+    return Matching(bool(info[0]), low, high, kept)
 
 
-def _slice_grad(backprop_val_grad: Array, input_indices: Array, input_start: Array, output_indices: Array) -> Array:
+def _send(values: Array, inputs: Array, start: Array, outputs: Array, out: Array | None, *, forwards: bool) -> Array:
+    """Copy values from each output to the input that it came from, or, `forwards`, from the input to the output."""
+    entries, rank = inputs.shape
+    crew = Crew(entries * rank * 8)
+    matching = _match(crew, inputs, start, outputs)
+    shape = (outputs.shape[0] if forwards else entries,)
+    target = place(out, shape, values.dtype, (values, inputs, start, outputs), argument="input_indices",
+                   zero=not forwards)  # fmt: skip
+    (words, width), (target_words, _) = dtypes.as_words(values), dtypes.as_words(target)
+    slices = kernels.sparse_slice
+    if matching.by_box:
+        crew.run(slices.copy_matches, inputs.reshape(-1), entries, rank, start, matching.low, matching.high,
+                 matching.kept, forwards, words, width, target_words)  # fmt: skip
+    else:
+        slices.copy_in_order(inputs.reshape(-1), entries, outputs.reshape(-1), outputs.shape[0], rank, start,
+                             forwards, words, width, target_words)  # fmt: skip
+    return target
+
+
+def _slice_grad(backprop_val_grad: Array, input_indices: Array, input_start: Array, output_indices: Array, *,
+                out: Array | None = None) -> Array:  # fmt: skip
     _check_grad("backprop_val_grad", backprop_val_grad, "output_indices", input_indices, input_start, output_indices)
-    out = allocate((input_indices.shape[0],), backprop_val_grad.dtype, zero=True)
-    return _send(backprop_val_grad, input_indices, input_start, output_indices, forwards=False, out=out)
+    return _send(backprop_val_grad, input_indices, input_start, output_indices, out, forwards=False)
 
 
-def _slice_grad_grad(grad: Array, input_indices: Array, input_start: Array, output_indices: Array) -> Array:
+def _slice_grad_grad(grad: Array, input_indices: Array, input_start: Array, output_indices: Array, *,
+                     out: Array | None = None) -> Array:  # fmt: skip
     _check_grad("grad", grad, "input_indices", input_indices, input_start, output_indices)
-    out = allocate((output_indices.shape[0],), grad.dtype)
-    return _send(grad, input_indices, input_start, output_indices, forwards=True, out=out)
+    return _send(grad, input_indices, input_start, output_indices, out, forwards=True)
 
 
 # Declarations
@@ -206,6 +229,7 @@ declare(Operator(
         {"val_grad": [0.0, 5.0, 7.0, 0.0]},
     ),
     compute=_slice_grad,
+    options=("out",),
     gradient={"backprop_val_grad": "SparseSliceGradGrad(d_val_grad, input_indices, input_start, output_indices)"},
     notes=MATCHING,
 ))  # fmt: skip
@@ -231,6 +255,7 @@ declare(Operator(
         {"output": [2.0, 3.0]},
     ),
     compute=_slice_grad_grad,
+    options=("out",),
     gradient={"grad": "SparseSliceGrad(d_output, input_indices, input_start, output_indices)"},
     in_tensorflow=False,
     notes=MATCHING,

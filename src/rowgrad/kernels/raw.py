@@ -1,0 +1,52 @@
+"""Element access for the innermost loops.
+
+Numba lets positions count from the end and so looks at the sign of each; these do not.
+"""
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+
+def _pointer(context: Any, builder: Any, array: Any, value: Any, position: Any) -> Any:
+    return builder.gep(context.make_array(array)(context, builder, value).data, [position])
+
+
+@intrinsic
+def peek(typingctx: Any, array: Any, position: Any) -> Any:
+    """array[position]."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load(_pointer(context, builder, array, *args))
+
+    return array.dtype(array, types.intp), codegen
+
+
+@intrinsic
+def poke(typingctx: Any, array: Any, position: Any, value: Any) -> Any:
+    """array[position] = value."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = _pointer(context, builder, array, args[0], args[1])
+        builder.store(context.cast(builder, args[2], value, array.dtype), pointer)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, value), codegen
+
+
+@intrinsic
+def prefetch(typingctx: Any, array: Any, position: Any) -> Any:
+    """Have the cache line of array[position] fetched; the position may be anything."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        byte = ir.IntType(8).as_pointer()
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        pointer = builder.bitcast(_pointer(context, builder, array, *args), byte)
+        builder.call(function, [pointer, number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), codegen
