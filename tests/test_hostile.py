@@ -223,7 +223,6 @@ def no_array_at_all(good: Array) -> Iterator[Fault]:
         ("durations", np.full(good.shape, np.timedelta64(1, "s"))),
         ("records", np.zeros(good.shape, record)),
         ("raw bytes", np.zeros(good.shape, "V4")),
-        ("float8", np.zeros(good.shape, ml_dtypes.float8_e5m2)),
     ]
 
 
@@ -239,6 +238,7 @@ def no_whole_numbers(good: Array) -> Iterator[Fault]:
         ("NaN", np.full(good.shape, np.nan)),
         ("infinity", np.full(good.shape, np.inf)),
         ("fractions in a list", np.full(good.shape, 0.5).tolist()),
+        ("float8", good.astype(ml_dtypes.float8_e5m2)),
         ("complex", good.astype(np.complex64)),
         ("past uint64", np.full(good.shape, 2**70, object).tolist()),
         ("past int64", np.full(good.shape, 2**64 - 1, np.uint64)),
@@ -249,6 +249,7 @@ def wrong_types(good: Array, not_taken: tuple[Any, ...]) -> Iterator[Fault]:
     """Value types that the operator does not take. A scalar default follows the values, and is left alone."""
     if good.ndim:
         yield "int4", np.zeros(good.shape, ml_dtypes.int4)
+        yield "float8", np.zeros(good.shape, ml_dtypes.float8_e5m2)
         yield from ((f"{np.dtype(dtype)}", np.zeros(good.shape, dtype)) for dtype in not_taken)
 
 

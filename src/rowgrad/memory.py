@@ -14,8 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from rowgrad import kernels
 from rowgrad.dtypes import Array
 from rowgrad.errors import InvalidArgumentError, OutOfMemoryError
+from rowgrad.kernels.kinds import SMALL, SMALL_WORK
+from rowgrad.threads import Crew
 
 _GROUP = Path("/sys/fs/cgroup")
 POOLED = 1 << 20  # the memory of results from this size on is taken back
@@ -31,23 +34,37 @@ _pool_lock = threading.RLock()
 def allocate(shape: tuple[int, ...], dtype: Any, *, argument: str | None = None, zero: bool = False) -> Array:
     """A new array, or `OutOfMemoryError`, blaming `argument`, if it would not fit.
 
-    Zeroed memory comes from the operating system page by page, so untouched rows of a large result cost nothing.
+    New memory that has to be zero comes so from the operating system, page by page, as it is touched.
     """
     dtype = np.dtype(dtype)
     nbytes = prod(shape) * dtype.itemsize
-    if nbytes >= POOLED and not zero and (block := _take(nbytes)) is not None:
-        return _leased(block, shape, dtype)
+    if nbytes >= POOLED and (block := _take(nbytes)) is not None:
+        array = _leased(block, shape, dtype)
+        if zero:
+            clear(array)
+        return array
     if nbytes >= LARGE and nbytes > (free := available()):
         raise _out_of_memory(shape, dtype, argument, f"about {_gigabytes(free)} are free")
     try:
-        if zero:
-            return np.zeros(shape, dtype)
         if nbytes < POOLED:
-            return np.empty(shape, dtype)
-        block = np.empty(nbytes + nbytes // 8, np.uint8)  # a little room, for the next one may be a little larger
+            return np.zeros(shape, dtype) if zero else np.empty(shape, dtype)
+        # A little room, for the next one may be a little larger; what must be zero is always of the same size.
+        block = np.zeros(nbytes, np.uint8) if zero else np.empty(nbytes + nbytes // 8, np.uint8)
         return _leased(block, shape, dtype)
     except (MemoryError, ValueError) as error:  # NumPy calls a size past 64 bits a ValueError
         raise _out_of_memory(shape, dtype, argument, "the memory is not to be had") from error
+
+
+def check_room(nbytes: int, argument: str) -> None:
+    """There must be room for a copy of `argument` of that many bytes."""
+    if nbytes >= LARGE and nbytes > (free := available()):
+        raise OutOfMemoryError(
+            f"{argument} has to be copied, which takes {_gigabytes(nbytes)}, and about {_gigabytes(free)} are free. "
+            "Pass a contiguous array of a type that is listed.",
+            code="out-of-memory",
+            argument=argument,
+            value=nbytes,
+        )
 
 
 def place(
@@ -71,8 +88,13 @@ def place(
             argument="out",
         )
     if zero:
-        out.fill(0)
+        clear(out)
     return out
+
+
+def clear(array: Array) -> None:
+    """Set all bytes of a contiguous array to 0."""
+    Crew(array.nbytes).run(kernels.clear.clear, array.reshape(-1).view(np.uint8))
 
 
 class _Lease:
@@ -117,14 +139,25 @@ def clear_pool() -> int:
 
 @cache
 def pool_limit() -> int:
-    """The most bytes that are kept: a sixteenth of the machine's memory, or `ROWGRAD_POOL_BYTES`."""
+    """The most bytes that are kept: an eighth of the machine's memory, or `ROWGRAD_POOL_BYTES`."""
     text = os.environ.get("ROWGRAD_POOL_BYTES", "")
     if text.isdigit():
         return int(text)
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 16
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8
     except (ValueError, OSError, AttributeError):  # not known on every system
         return 1 << 28
+
+
+def small_work(sums: "np.dtype[Any]") -> tuple[Array, Array]:
+    """Room for the kernel of small calls, and for its factors; this thread's own, made once."""
+    try:
+        return _thread.small[sums]  # type: ignore[no-any-return]
+    except (AttributeError, KeyError):
+        if not hasattr(_thread, "small"):
+            _thread.small = {}
+        _thread.small[sums] = np.empty(SMALL_WORK, np.int64), np.empty(SMALL, sums)
+        return _thread.small[sums]  # type: ignore[no-any-return]
 
 
 def scratch(size: int, dtype: Any) -> Array:

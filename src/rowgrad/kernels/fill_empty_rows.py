@@ -1,123 +1,191 @@
 """Kernels of the fill operators: entries grouped by row, and a default entry for each row that has none.
 
-Values are copied, never looked at: the forward kernel sees them as unsigned words of their size.
+Values are copied, never looked at: the forward kernels see them as unsigned words of their size. Whether a row is
+empty is as good as random, so nothing here branches on it: defaults are written for all rows, then entries over them.
 """
 
 import numpy as np
 
 from rowgrad.kernels.compile import inline, kernel
 from rowgrad.kernels.lanes import load, store, zeros1
-from rowgrad.kernels.order import BAD, DISTINCT, ORDERED
+from rowgrad.kernels.order import BAD, ORDERED
+from rowgrad.kernels.raw import peek, poke
 from rowgrad.kernels.team import chunk_start, claim, enter, finish, leave, wait
+
+# What `inspect_rows` tells in its `info` array, besides BAD and ORDERED.
+FULL = 2
+
+
+@inline
+def _row_of(k, indices, rank, words, shift):
+    """The row of the k-th entry in the order of rows: by `words`, or, if that is empty, as the entries come."""
+    if words.size > 0:
+        return peek(words, k) >> shift
+    return peek(indices, k * rank)
+
+
+@inline
+def _snap(first, size, indices, rank, words, shift):
+    """The first position from `first` on at which a row begins."""
+    while 0 < first < size and (
+        _row_of(first, indices, rank, words, shift) == _row_of(first - 1, indices, rank, words, shift)
+    ):
+        first += 1
+    return first
 
 
 @kernel
-def inspect_rows(team, chunks, indices, rank, size, rows, bad, sorted_chunks, row_starts, info):
-    """Check column 0 of `indices` and see whether it is sorted; if so, count the distinct rows before each chunk."""
+def inspect_rows(team, chunks, indices, rank, size, rows, bad, info):
+    """See whether the rows in column 0 of `indices` are in range, and sorted."""
     heard = enter(team)
     chunk = claim(team, 0)
     while chunk < chunks:
         first = chunk_start(chunk, chunks, size)
-        before = indices[(first - 1) * rank] if first > 0 else np.int64(-1)
-        distinct = 0
-        ordered = True
-        bad[chunk] = -1
-        for i in range(first, chunk_start(chunk + 1, chunks, size)):
-            row = indices[i * rank]
-            if row < 0 or row >= rows:
-                bad[chunk] = i
-                break
-            ordered &= row >= before
-            distinct += row != before
+        stop = chunk_start(chunk + 1, chunks, size)
+        before = peek(indices, (first - 1) * rank) if first > 0 else np.int64(0)
+        falls = False
+        wrong = False
+        for i in range(first, stop):
+            row = peek(indices, i * rank)
+            wrong |= (row < 0) | (row >= rows)
+            falls |= row < before
             before = row
-        sorted_chunks[chunk] = ordered
-        row_starts[chunk] = distinct
+        bad[chunk] = -1
+        bad[chunks + chunk] = not falls
+        if wrong:
+            for i in range(first, stop):
+                if indices[i * rank] < 0 or indices[i * rank] >= rows:
+                    bad[chunk] = i
+                    break
         finish(team, 0)
         chunk = claim(team, 0)
     wait(team, 0, chunks)
     if claim(team, 1) == 0:
         info[ORDERED] = 1
-        total = 0
         for chunk in range(chunks):
             if info[BAD] < 0 and bad[chunk] >= 0:
                 info[BAD] = bad[chunk]
-            if sorted_chunks[chunk] == 0:
+            if bad[chunks + chunk] == 0:
                 info[ORDERED] = 0
-            here = row_starts[chunk]
-            row_starts[chunk] = total
-            total += here
-        info[DISTINCT] = total
         finish(team, 1)
     wait(team, 1, 1)
     leave(team, heard)
 
 
-@inline
-def _write_default(row, place, rank, width, default, output_indices, output_values, empty):
-    empty[row] = True
-    output_indices[place * rank] = row
-    for d in range(1, rank):
-        output_indices[place * rank + d] = 0
-    for w in range(width):
-        output_values[place * width + w] = default[w]
-
-
 @kernel
-def fill(team, chunks, indices, rank, size, rows, words, shift, distinct, row_starts, values, width, default,
-         output_indices, output_values, empty, reverse):  # fmt: skip
-    """Write all four results, walking the entries in the order of their rows.
-
-    `words` are the sorted (row, position) pairs, or empty where the entries are sorted as they come. The k-th entry
-    of that order moves behind k entries and behind one default for each empty row before its own.
-    """
+def place_rows(team, chunks, indices, rank, size, rows, words, shift, firsts, starts, info):
+    """Count the entries of each row in `firsts`, 0 at the start; tell the places before each chunk of rows, and all."""
     heard = enter(team)
-    mask = (np.int64(1) << shift) - 1
     chunk = claim(team, 0)
     while chunk < chunks:
-        first = chunk_start(chunk, chunks, size)
-        seen = row_starts[chunk]
-        before = np.int64(-1)
-        if first > 0:
-            before = words[first - 1] >> shift if words.size > 0 else indices[(first - 1) * rank]
-        for k in range(first, chunk_start(chunk + 1, chunks, size)):
-            i = words[k] & mask if words.size > 0 else np.int64(k)
-            row = indices[i * rank]
-            if row != before:
-                for gap in range(before + 1, row):
-                    _write_default(gap, k + gap - seen, rank, width, default, output_indices, output_values, empty)
-                empty[row] = False
-                seen += 1
-                before = row
-            place = k + row - (seen - 1)
-            for d in range(rank):
-                output_indices[place * rank + d] = indices[i * rank + d]
-            for w in range(width):
-                output_values[place * width + w] = values[i * width + w]
-            reverse[i] = place
+        first = _snap(chunk_start(chunk, chunks, size), size, indices, rank, words, shift)
+        stop = _snap(chunk_start(chunk + 1, chunks, size), size, indices, rank, words, shift)
+        for k in range(first, stop):
+            row = _row_of(k, indices, rank, words, shift)
+            poke(firsts, row, peek(firsts, row) + 1)
         finish(team, 0)
         chunk = claim(team, 0)
+    wait(team, 0, chunks)
 
     chunk = claim(team, 1)
     while chunk < chunks:
-        end = np.int64(0)
-        if size > 0:
-            end = (words[size - 1] >> shift if words.size > 0 else indices[(size - 1) * rank]) + 1
-        tail = rows - end
-        for gap in range(end + chunk_start(chunk, chunks, tail), end + chunk_start(chunk + 1, chunks, tail)):
-            _write_default(gap, size + gap - distinct, rank, width, default, output_indices, output_values, empty)
+        places = np.int64(0)
+        for row in range(chunk_start(chunk, chunks, rows), chunk_start(chunk + 1, chunks, rows)):
+            places += max(peek(firsts, row), np.int64(1))
+        starts[chunk] = places
         finish(team, 1)
         chunk = claim(team, 1)
+    wait(team, 1, chunks)
+    if claim(team, 2) == 0:
+        total = np.int64(0)
+        for chunk in range(chunks):
+            here = starts[chunk]
+            starts[chunk] = total
+            total += here
+        info[FULL] = total
+        finish(team, 2)
+    wait(team, 2, 1)
+    leave(team, heard)
+
+
+@inline
+def _write_defaults(first, stop, place, rank, width, default, firsts, output_indices, output_values, empty):
+    """For each row its default entry, at the place of its first entry; `firsts` turns from counts into places."""
+    for row in range(first, stop):
+        count = peek(firsts, row)
+        poke(empty, row, count == 0)
+        poke(firsts, row, place)
+        poke(output_indices, place * rank, row)
+        for d in range(1, rank):
+            poke(output_indices, place * rank + d, 0)
+        for w in range(width):
+            poke(output_values, place * width + w, peek(default, w))
+        place += max(count, np.int64(1))
+
+
+@inline
+def _write_entries(first, stop, indices, rank, words, shift, values, width, firsts, output_indices, output_values,
+                   reverse):  # fmt: skip
+    """Each entry behind those of its row that came before."""
+    mask = (np.int64(1) << shift) - 1
+    before = np.int64(-1)
+    behind = np.int64(0)
+    for k in range(first, stop):
+        i = peek(words, k) & mask if words.size > 0 else np.int64(k)
+        row = peek(indices, i * rank)
+        behind = (behind + 1) * (row == before)
+        before = row
+        place = peek(firsts, row) + behind
+        for d in range(rank):
+            poke(output_indices, place * rank + d, peek(indices, i * rank + d))
+        for w in range(width):
+            poke(output_values, place * width + w, peek(values, i * width + w))
+        poke(reverse, i, place)
+
+
+@kernel
+def fill(team, chunks, indices, rank, size, rows, words, shift, firsts, starts, values, width, default,
+         output_indices, output_values, empty, reverse):  # fmt: skip
+    """After `place_rows`: write all four results, walking the entries in the order of their rows.
+
+    `words` are the sorted (row, position) pairs, or empty where the entries are sorted as they come.
+    """
+    heard = enter(team)
+    chunk = claim(team, 0)
+    while chunk < chunks:
+        first, stop = chunk_start(chunk, chunks, rows), chunk_start(chunk + 1, chunks, rows)
+        # A loop over two columns and one word is most of all calls; as constants they cost no loops.
+        if rank == 2 and width == 1:
+            _write_defaults(first, stop, starts[chunk], 2, 1, default, firsts, output_indices, output_values, empty)
+        else:
+            _write_defaults(first, stop, starts[chunk], rank, width, default, firsts, output_indices, output_values,
+                            empty)  # fmt: skip
+        finish(team, 0)
+        chunk = claim(team, 0)
     wait(team, 0, chunks)
+
+    chunk = claim(team, 1)
+    while chunk < chunks:
+        first = _snap(chunk_start(chunk, chunks, size), size, indices, rank, words, shift)
+        stop = _snap(chunk_start(chunk + 1, chunks, size), size, indices, rank, words, shift)
+        if rank == 2 and width == 1:
+            _write_entries(first, stop, indices, 2, words, shift, values, 1, firsts, output_indices, output_values,
+                           reverse)  # fmt: skip
+        else:
+            _write_entries(first, stop, indices, rank, words, shift, values, width, firsts, output_indices,
+                           output_values, reverse)  # fmt: skip
+        finish(team, 1)
+        chunk = claim(team, 1)
     wait(team, 1, chunks)
     leave(team, heard)
 
 
 @kernel
-def fill_grad(team, chunks, reverse, values, width, sums, mapped, d_values, d_default, bad):
+def fill_grad(team, chunks, reverse, values, width, sums, mapped, unmapped, d_values, d_default, bad):
     """Copy each gradient back to the entry it came from, and sum those of the defaults, in ascending order.
 
-    `mapped` is scratch, zero at the start. The sum is one chain of additions, so one thread makes it while the
-    others copy.
+    Returns the first bad position, in which case nothing is written, or -1. `mapped` and `unmapped` are scratch, the
+    former zero at the start. The sum is one chain of additions, so one thread makes it while the others copy.
     """
     heard = enter(team)
     full = mapped.size
@@ -126,32 +194,46 @@ def fill_grad(team, chunks, reverse, values, width, sums, mapped, d_values, d_de
     while chunk < chunks:
         bad[chunk] = -1
         for j in range(chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)):
-            if reverse[j] < 0 or reverse[j] >= full:
+            place = peek(reverse, j)
+            if place < 0 or place >= full:
                 bad[chunk] = j
                 break
-            mapped[reverse[j]] = 1
+            poke(mapped, place, 1)
         finish(team, 0)
         chunk = claim(team, 0)
     wait(team, 0, chunks)
     for chunk in range(chunks):
         if bad[chunk] >= 0:
             leave(team, heard)
-            return
+            return bad[chunk]
 
     chunk = claim(team, 1)
+    while chunk < chunks:
+        first = chunk_start(chunk, chunks, full)
+        end = first
+        for k in range(first, chunk_start(chunk + 1, chunks, full)):
+            poke(unmapped, end, k)  # overwritten by the next, unless this one stays
+            end += peek(mapped, k) == 0
+        bad[chunks + chunk] = end
+        finish(team, 1)
+        chunk = claim(team, 1)
+    wait(team, 1, chunks)
+
+    chunk = claim(team, 2)
     while chunk < chunks + 1:
         if chunk == 0:
             for w in range(width):
                 total = zeros1(sums)
-                for k in range(full):
-                    if mapped[k] == 0:
-                        total = total + load(total, values, k * width + w)
+                for part in range(chunks):
+                    for k in range(chunk_start(part, chunks, full), bad[chunks + part]):
+                        total = total + load(total, values, peek(unmapped, k) * width + w)
                 store(d_default, w, total)
         else:
             for j in range(chunk_start(chunk - 1, chunks, size), chunk_start(chunk, chunks, size)):
                 for w in range(width):
-                    d_values[j * width + w] = values[reverse[j] * width + w]
-        finish(team, 1)
-        chunk = claim(team, 1)
-    wait(team, 1, chunks + 1)
+                    poke(d_values, j * width + w, peek(values, peek(reverse, j) * width + w))
+        finish(team, 2)
+        chunk = claim(team, 2)
+    wait(team, 2, chunks + 1)
     leave(team, heard)
+    return np.int64(-1)

@@ -1,3 +1,8 @@
-"""The three ways to pool a segment, as kernels know them."""
+"""Plain numbers that operators and kernels agree on."""
 
+# The three ways to pool a segment.
 SUM, MEAN, SQRT_N = 0, 1, 2
+
+# The kernel for small calls takes this many entries and segments, and this much room to work in.
+SMALL = 512
+SMALL_WORK = 3 * SMALL + 64

@@ -19,7 +19,7 @@ def peek(typingctx: Any, array: Any, position: Any) -> Any:
     """array[position]."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.load(_pointer(context, builder, array, *args))
+        return context.unpack_value(builder, array.dtype, _pointer(context, builder, array, *args))
 
     return array.dtype(array, types.intp), codegen
 
@@ -30,7 +30,7 @@ def poke(typingctx: Any, array: Any, position: Any, value: Any) -> Any:
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer = _pointer(context, builder, array, args[0], args[1])
-        builder.store(context.cast(builder, args[2], value, array.dtype), pointer)
+        context.pack_value(builder, array.dtype, context.cast(builder, args[2], value, array.dtype), pointer)
         return context.get_dummy_value()
 
     return types.void(array, types.intp, value), codegen

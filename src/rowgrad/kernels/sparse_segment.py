@@ -10,9 +10,11 @@ from rowgrad.kernels.compile import inline, kernel
 from rowgrad.kernels.ids import read_id
 from rowgrad.kernels.kinds import MEAN, SUM
 from rowgrad.kernels.lanes import count, fill, load, store, zeros1, zeros16, zeros64, zeros256
+from rowgrad.kernels.raw import prefetch
 from rowgrad.kernels.team import chunk_start, claim, enter, finish, leave, wait
 
 BLOCK = 8
+AHEAD = 24  # entries by which rows of the table are fetched before they are needed
 SHORT = 10  # segments shorter than this are scaled by a product, longer ones by a division
 
 
@@ -63,9 +65,10 @@ def _pool_columns(zeros, column, indices, index_step, first, last, data, width, 
 @kernel
 def pool(team, chunks, indices, index_step, ids, id_step, size, rows, data_rows, data, width, kind, sums,
          output, clear, bad):  # fmt: skip
-    """Pool into `output`; `bad` gets, chunk by chunk, the first bad position or -1, and then nothing is written.
+    """Pool into `output`; returns the first bad position, in which case nothing is written, or -1.
 
-    `sums` is an empty array of the type that sums are made in. Rows without a segment are zeroed if `clear`.
+    `sums` is any array of the type that sums are made in, `bad` has room for a position per chunk. Rows without a
+    segment are zeroed if `clear`.
     """
     heard = enter(team)
     chunk = claim(team, 0)
@@ -78,8 +81,9 @@ def pool(team, chunks, indices, index_step, ids, id_step, size, rows, data_rows,
     for chunk in range(chunks):
         if bad[chunk] >= 0:
             leave(team, heard)
-            return
+            return bad[chunk]
 
+    line = 64 // data.itemsize
     chunk = claim(team, 1)
     while chunk < chunks:
         first = chunk_start(chunk, chunks, size)
@@ -94,6 +98,10 @@ def pool(team, chunks, indices, index_step, ids, id_step, size, rows, data_rows,
                 last += 1
             if clear and segment > before + 1:
                 output[(before + 1) * width : segment * width] = 0
+            for i in range(first, last):
+                ahead = read_id(indices, index_step, min(i + AHEAD, size - 1)) * width
+                for column in range(0, width, line):
+                    prefetch(data, ahead + column)
             length = np.float64(last - first)
             divisor = length if kind == MEAN else np.sqrt(length)
             column = _pool_columns(zeros256(sums), 0, indices, index_step, first, last, data, width, kind,
@@ -112,3 +120,4 @@ def pool(team, chunks, indices, index_step, ids, id_step, size, rows, data_rows,
         chunk = claim(team, 1)
     wait(team, 1, chunks)
     leave(team, heard)
+    return np.int64(-1)

@@ -9,8 +9,8 @@ an entry's word; a mask of 0 always finds the first factor, a lone 1.
 import numpy as np
 
 from rowgrad.kernels.compile import inline, kernel
-from rowgrad.kernels.ids import write_id
-from rowgrad.kernels.kinds import MEAN
+from rowgrad.kernels.ids import read_id, write_id
+from rowgrad.kernels.kinds import MEAN, SMALL, SUM
 from rowgrad.kernels.lanes import count, fill, keep_if, load, store, zeros1, zeros16, zeros64, zeros256
 from rowgrad.kernels.raw import peek, prefetch
 from rowgrad.kernels.team import chunk_start, claim, enter, finish, leave, wait
@@ -22,15 +22,20 @@ LONG_ROWS = 4
 AHEAD = 8
 
 
+@inline
+def _scale(kind, size):
+    """The factor of a segment of `size` entries, in float64; it is rounded to the type sums are made in."""
+    return 1.0 / (np.float64(size) if kind == MEAN else np.sqrt(np.float64(size)))
+
+
 @kernel
 def scales(team, chunks, kind, counts, factors):
-    """The factor of each segment: computed in float64, then rounded to the type sums are made in."""
+    """The factor of each segment."""
     heard = enter(team)
     chunk = claim(team, 0)
     while chunk < chunks:
         for segment in range(chunk_start(chunk, chunks, counts.size), chunk_start(chunk + 1, chunks, counts.size)):
-            size = np.float64(max(counts[segment], 1))
-            factors[segment] = 1.0 / (size if kind == MEAN else np.sqrt(size))
+            factors[segment] = _scale(kind, max(counts[segment], 1))
         finish(team, 0)
         chunk = claim(team, 0)
     wait(team, 0, chunks)
@@ -92,6 +97,30 @@ def _sum_columns(zeros, column, long, words, first, last, shift, mask, values, w
     return column
 
 
+@inline
+def _sum_block(words, first, last, shift, mask, values, width, factors, factor_shift, factor_mask, compact,
+               ordinal, output, unique, unique_step):  # fmt: skip
+    """Sum the entries from `first` to `last`, whole rows; returns how many rows these are."""
+    rows = 0
+    before = np.int64(-1)
+    for i in range(first, last):
+        row = peek(words, i) >> shift
+        if compact:
+            write_id(unique, unique_step, ordinal + rows - (row == before), row)
+        rows += row != before
+        before = row
+    long = last - first >= LONG_ROWS * rows
+    column = _sum_columns(zeros256(factors), 0, long, words, first, last, shift, mask, values, width, factors,
+                          factor_shift, factor_mask, compact, ordinal, output)  # fmt: skip
+    column = _sum_columns(zeros64(factors), column, long, words, first, last, shift, mask, values, width, factors,
+                          factor_shift, factor_mask, compact, ordinal, output)  # fmt: skip
+    column = _sum_columns(zeros16(factors), column, long, words, first, last, shift, mask, values, width, factors,
+                          factor_shift, factor_mask, compact, ordinal, output)  # fmt: skip
+    _sum_columns(zeros1(factors), column, long, words, first, last, shift, mask, values, width, factors,
+                 factor_shift, factor_mask, compact, ordinal, output)  # fmt: skip
+    return rows
+
+
 @kernel
 def sum_rows(team, chunks, words, shift, row_starts, values, width, factors, factor_shift, factor_mask, compact,
              output, unique, unique_step):  # fmt: skip
@@ -113,26 +142,67 @@ def sum_rows(team, chunks, words, shift, row_starts, values, width, factors, fac
             last = min(first + BLOCK, stop)
             while last < size and words[last] >> shift == words[last - 1] >> shift:
                 last += 1
-            rows = 0
-            before = np.int64(-1)
-            for i in range(first, last):
-                row = peek(words, i) >> shift
-                if compact:
-                    write_id(unique, unique_step, ordinal + rows - (row == before), row)
-                rows += row != before
-                before = row
-            long = last - first >= LONG_ROWS * rows
-            column = _sum_columns(zeros256(factors), 0, long, words, first, last, shift, mask, values, width, factors,
-                                  factor_shift, factor_mask, compact, ordinal, output)  # fmt: skip
-            column = _sum_columns(zeros64(factors), column, long, words, first, last, shift, mask, values, width,
-                                  factors, factor_shift, factor_mask, compact, ordinal, output)  # fmt: skip
-            column = _sum_columns(zeros16(factors), column, long, words, first, last, shift, mask, values, width,
-                                  factors, factor_shift, factor_mask, compact, ordinal, output)  # fmt: skip
-            _sum_columns(zeros1(factors), column, long, words, first, last, shift, mask, values, width, factors,
-                         factor_shift, factor_mask, compact, ordinal, output)  # fmt: skip
-            ordinal += rows
+            ordinal += _sum_block(words, first, last, shift, mask, values, width, factors, factor_shift, factor_mask,
+                                  compact, ordinal, output, unique, unique_step)  # fmt: skip
             first = last
         finish(team, 0)
         chunk = claim(team, 0)
     wait(team, 0, chunks)
     leave(team, heard)
+
+
+DIGIT_BITS = 6
+DIGITS = 1 << DIGIT_BITS
+
+
+@kernel
+def sum_small(rows, row_step, partners, partner_step, row_limit, partner_limit, kind, by_row, values, width, compact,
+              output, unique, unique_step, work, factors):  # fmt: skip
+    """All of a small call at once: check, count, sort and sum; returns the number of rows, or -1 - a bad position.
+
+    `work` has `SMALL_WORK` elements, `factors` has `SMALL`, of the type sums are made in. If an entry is bad,
+    nothing is written to `output`.
+    """
+    size = rows.size // row_step
+    shift = np.int64(0)
+    while partner_limit - 1 >> shift > 0:
+        shift += 1
+    mask = (np.int64(1) << shift) - 1
+    counts = work[2 * SMALL : 3 * SMALL]
+    histogram = work[3 * SMALL :]
+    counts[:] = 0
+    for i in range(size):
+        row = read_id(rows, row_step, i)
+        partner = read_id(partners, partner_step, i)
+        if row < 0 or row >= row_limit or partner < 0 or partner >= partner_limit:
+            return -1 - i
+        work[i] = row << shift | partner
+        if kind != SUM:
+            counts[row if by_row else partner] += 1
+    factors[0] = 1
+    if kind != SUM:
+        for segment in range(row_limit if by_row else partner_limit):
+            factors[segment] = _scale(kind, max(counts[segment], 1))
+
+    source, target = work[:SMALL], work[SMALL : 2 * SMALL]
+    low = shift
+    while (row_limit - 1) >> (low - shift) > 0:
+        histogram[:DIGITS] = 0
+        for i in range(size):
+            histogram[(source[i] >> low) & (DIGITS - 1)] += 1
+        position = 0
+        for digit in range(DIGITS):
+            here = histogram[digit]
+            histogram[digit] = position
+            position += here
+        for i in range(size):
+            digit = (source[i] >> low) & (DIGITS - 1)
+            target[histogram[digit]] = source[i]
+            histogram[digit] += 1
+        source, target = target, source
+        low += DIGIT_BITS
+
+    factor_shift = shift if by_row else np.int64(0)
+    factor_mask = np.int64(0) if kind == SUM else (np.int64(-1) if by_row else mask)
+    return _sum_block(source, 0, size, shift, mask, values, width, factors, factor_shift, factor_mask, compact, 0,
+                      output, unique, unique_step)  # fmt: skip

@@ -1,12 +1,13 @@
 """Kernels of the slice operators: entries that lie in a window, and the way back.
 
-Values are copied, never looked at: kernels see them as unsigned words of their size. Differences of indices
-are taken modulo 2**64 and compared as unsigned numbers, which is exact for every window.
+Values are copied, never looked at: kernels see them as unsigned words of their size. Which entries are kept is as
+good as random, so nothing here branches on it. Differences of indices are taken modulo 2**64.
 """
 
 import numpy as np
 
 from rowgrad.kernels.compile import inline, kernel
+from rowgrad.kernels.raw import peek, poke
 from rowgrad.kernels.team import chunk_start, claim, enter, finish, leave, wait
 
 MATCHED = 0
@@ -14,11 +15,20 @@ MATCHED = 0
 
 @inline
 def _in_window(indices, i, rank, start, size):
+    """Whether start ≤ index < start + size in every dimension; exact for every start and size."""
+    inside = True
     for d in range(rank):
-        index = indices[i * rank + d]
-        if index < start[d] or np.uint64(index - start[d]) >= np.uint64(size[d]):
-            return False
-    return True
+        index = peek(indices, i * rank + d)
+        inside &= (index >= peek(start, d)) & (np.uint64(index - peek(start, d)) < np.uint64(peek(size, d)))
+    return inside
+
+
+@inline
+def _count(indices, first, stop, rank, start, size):
+    inside = np.int64(0)
+    for i in range(first, stop):
+        inside += _in_window(indices, i, rank, start, size)
+    return inside
 
 
 @kernel
@@ -27,29 +37,38 @@ def count_window(team, chunks, indices, entries, rank, start, size, kept):
     heard = enter(team)
     chunk = claim(team, 0)
     while chunk < chunks:
-        here = 0
-        for i in range(chunk_start(chunk, chunks, entries), chunk_start(chunk + 1, chunks, entries)):
-            here += _in_window(indices, i, rank, start, size)
-        kept[chunk] = here
+        first, stop = chunk_start(chunk, chunks, entries), chunk_start(chunk + 1, chunks, entries)
+        # As a constant, the rank costs no loop.
+        if rank == 2:
+            kept[chunk] = _count(indices, first, stop, 2, start, size)
+        else:
+            kept[chunk] = _count(indices, first, stop, rank, start, size)
         finish(team, 0)
         chunk = claim(team, 0)
     wait(team, 0, chunks)
     if claim(team, 1) == 0:
-        _add_up(kept, chunks)
+        total = np.int64(0)
+        for chunk in range(chunks):
+            here = kept[chunk]
+            kept[chunk] = total
+            total += here
+        kept[chunks] = total
         finish(team, 1)
     wait(team, 1, 1)
     leave(team, heard)
 
 
 @inline
-def _add_up(counts, chunks):
-    """Turn counts into the sums of those before; the total goes behind the last."""
-    total = 0
-    for chunk in range(chunks):
-        here = counts[chunk]
-        counts[chunk] = total
-        total += here
-    counts[chunks] = total
+def _copy(indices, first, stop, rank, start, size, place, end, values, width, output_indices, output_values):
+    """Write every entry to the next place, and go on from there only if it is inside."""
+    for i in range(first, stop):
+        if place == end:  # all are found; what follows is another chunk's
+            break
+        for d in range(rank):
+            poke(output_indices, place * rank + d, peek(indices, i * rank + d) - peek(start, d))
+        for w in range(width):
+            poke(output_values, place * width + w, peek(values, i * width + w))
+        place += _in_window(indices, i, rank, start, size)
 
 
 @kernel
@@ -58,14 +77,13 @@ def copy_window(team, chunks, indices, entries, rank, start, size, kept, values,
     heard = enter(team)
     chunk = claim(team, 0)
     while chunk < chunks:
-        place = kept[chunk]
-        for i in range(chunk_start(chunk, chunks, entries), chunk_start(chunk + 1, chunks, entries)):
-            if _in_window(indices, i, rank, start, size):
-                for d in range(rank):
-                    output_indices[place * rank + d] = indices[i * rank + d] - start[d]
-                for w in range(width):
-                    output_values[place * width + w] = values[i * width + w]
-                place += 1
+        first, stop = chunk_start(chunk, chunks, entries), chunk_start(chunk + 1, chunks, entries)
+        if rank == 2 and width == 1:
+            _copy(indices, first, stop, 2, start, size, kept[chunk], kept[chunk + 1], values, 1, output_indices,
+                  output_values)  # fmt: skip
+        else:
+            _copy(indices, first, stop, rank, start, size, kept[chunk], kept[chunk + 1], values, width,
+                  output_indices, output_values)  # fmt: skip
         finish(team, 0)
         chunk = claim(team, 0)
     wait(team, 0, chunks)
@@ -73,41 +91,76 @@ def copy_window(team, chunks, indices, entries, rank, start, size, kept, values,
 
 
 @inline
-def _in_box(inputs, i, rank, start, low, high):
+def _find_box(outputs, first, stop, rank, low, high, base):
+    """The smallest box around the outputs from `first` to `stop`."""
     for d in range(rank):
-        index = inputs[i * rank + d] - start[d]
-        if index < low[d] or index > high[d]:
-            return False
-    return True
+        least = np.iinfo(np.int64).max
+        most = np.iinfo(np.int64).min
+        for j in range(first, stop):
+            least = min(least, peek(outputs, j * rank + d))
+            most = max(most, peek(outputs, j * rank + d))
+        low[base + d] = least
+        high[base + d] = most
 
 
 @inline
-def _equal(inputs, i, outputs, j, rank, start):
-    for d in range(rank):
-        if inputs[i * rank + d] - start[d] != outputs[j * rank + d]:
-            return False
-    return True
+def _outputs_before(inputs, i, outputs, selected, rank, start):
+    """How many outputs lie before input i, if both are sorted; any answer will do otherwise, for it is checked."""
+    low, high = np.int64(0), np.int64(selected)
+    while low < high:
+        middle = (low + high) // 2
+        before = False
+        for d in range(rank):
+            index = inputs[i * rank + d] - start[d]
+            if outputs[middle * rank + d] != index:
+                before = outputs[middle * rank + d] < index
+                break
+        if before:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inline
+def _send_box(inputs, first, stop, outputs, selected, rank, start, low, high, j, forwards, source, width, target):
+    """Copy between the inputs in the box and the outputs from j on; returns the next j, or -1 if some are no pairs."""
+    differ = False
+    for i in range(first, stop):
+        inside = True
+        same = True
+        at = min(j, selected - 1)
+        for d in range(rank):
+            index = peek(inputs, i * rank + d) - peek(start, d)
+            inside &= (index >= peek(low, d)) & (index <= peek(high, d))
+            same &= index == peek(outputs, at * rank + d)
+        differ |= inside & ((not same) | (j >= selected))
+        for w in range(width):
+            if forwards:
+                if inside:
+                    poke(target, at * width + w, peek(source, i * width + w))
+            else:
+                word = peek(source, at * width + w)
+                poke(target, i * width + w, word if inside else word ^ word)
+        j += inside
+    return np.int64(-1) if differ else j
 
 
 @kernel
-def find_matches(team, chunks, inputs, entries, outputs, selected, rank, start, low, high, kept, differ, info):
-    """See whether the inputs in the box that the outputs span are the outputs, one by one, in order.
+def send_matches(team, chunks, inputs, entries, outputs, selected, rank, start, low, high, starts, forwards, source,
+                 width, target, info):  # fmt: skip
+    """Copy from outputs to the inputs that they came from (others get 0), or, if `forwards`, the other way.
 
-    Then the k-th input in the box is the one that output k came from, and `info[MATCHED]` becomes 1. A plain slice
-    always is of this form; other subsequences have to be matched one after the other. `low` and `high` have room
-    for a box per chunk; the first becomes the box of all.
+    This works if the inputs in the box that the outputs span are the outputs, one by one, in order, as they are for
+    every slice; then `info[MATCHED]` becomes 1. Otherwise `target` is not to be used: other subsequences have to be
+    matched one after the other. Where a chunk's outputs begin is guessed by a search for sorted indices; the
+    guesses are right if each chunk ends where the next one begins. There must be at least one output.
     """
     heard = enter(team)
     chunk = claim(team, 0)
     while chunk < chunks:
-        base = chunk * rank
-        for d in range(rank):
-            low[base + d] = np.iinfo(np.int64).max
-            high[base + d] = np.iinfo(np.int64).min
-        for j in range(chunk_start(chunk, chunks, selected), chunk_start(chunk + 1, chunks, selected)):
-            for d in range(rank):
-                low[base + d] = min(low[base + d], outputs[j * rank + d])
-                high[base + d] = max(high[base + d], outputs[j * rank + d])
+        first, stop = chunk_start(chunk, chunks, selected), chunk_start(chunk + 1, chunks, selected)
+        _find_box(outputs, first, stop, rank, low, high, chunk * rank)
         finish(team, 0)
         chunk = claim(team, 0)
     wait(team, 0, chunks)
@@ -116,45 +169,42 @@ def find_matches(team, chunks, inputs, entries, outputs, selected, rank, start, 
             for d in range(rank):
                 low[d] = min(low[d], low[chunk * rank + d])
                 high[d] = max(high[d], high[chunk * rank + d])
+        starts[0] = 0
+        for chunk in range(1, chunks):
+            starts[chunk] = _outputs_before(inputs, chunk_start(chunk, chunks, entries), outputs, selected, rank, start)
+        starts[chunks] = selected
         finish(team, 1)
     wait(team, 1, 1)
 
     chunk = claim(team, 2)
     while chunk < chunks:
-        here = 0
-        for i in range(chunk_start(chunk, chunks, entries), chunk_start(chunk + 1, chunks, entries)):
-            here += _in_box(inputs, i, rank, start, low, high)
-        kept[chunk] = here
+        first, stop = chunk_start(chunk, chunks, entries), chunk_start(chunk + 1, chunks, entries)
+        if rank == 2 and width == 1:
+            end = _send_box(inputs, first, stop, outputs, selected, 2, start, low, high, starts[chunk], forwards,
+                            source, 1, target)  # fmt: skip
+        else:
+            end = _send_box(inputs, first, stop, outputs, selected, rank, start, low, high, starts[chunk], forwards,
+                            source, width, target)  # fmt: skip
+        starts[chunks + 1 + chunk] = end == starts[chunk + 1]
         finish(team, 2)
         chunk = claim(team, 2)
     wait(team, 2, chunks)
     if claim(team, 3) == 0:
-        _add_up(kept, chunks)
-        finish(team, 3)
-    wait(team, 3, 1)
-
-    chunk = claim(team, 4)
-    while chunk < chunks:
-        j = kept[chunk]
-        differ[chunk] = kept[chunks] != selected
-        if differ[chunk] == 0:
-            for i in range(chunk_start(chunk, chunks, entries), chunk_start(chunk + 1, chunks, entries)):
-                if _in_box(inputs, i, rank, start, low, high):
-                    if not _equal(inputs, i, outputs, j, rank, start):
-                        differ[chunk] = 1
-                        break
-                    j += 1
-        finish(team, 4)
-        chunk = claim(team, 4)
-    wait(team, 4, chunks)
-    if claim(team, 5) == 0:
         info[MATCHED] = 1
         for chunk in range(chunks):
-            if differ[chunk] != 0:
+            if starts[chunks + 1 + chunk] == 0:
                 info[MATCHED] = 0
-        finish(team, 5)
-    wait(team, 5, 1)
+        finish(team, 3)
+    wait(team, 3, 1)
     leave(team, heard)
+
+
+@inline
+def _equal(inputs, i, outputs, j, rank, start):
+    for d in range(rank):
+        if inputs[i * rank + d] - start[d] != outputs[j * rank + d]:
+            return False
+    return True
 
 
 @kernel
@@ -167,37 +217,15 @@ def count_in_order(inputs, entries, outputs, selected, rank, start):
     return j
 
 
-@inline
-def _move(forwards, i, j, source, width, target):
-    for w in range(width):
-        if forwards:
-            target[j * width + w] = source[i * width + w]
-        else:
-            target[i * width + w] = source[j * width + w]
-
-
 @kernel
-def copy_matches(team, chunks, inputs, entries, rank, start, low, high, kept, forwards, source, width, target):
-    """After `find_matches`: copy from outputs to their inputs, or, if `forwards`, from inputs to their outputs."""
-    heard = enter(team)
-    chunk = claim(team, 0)
-    while chunk < chunks:
-        j = kept[chunk]
-        for i in range(chunk_start(chunk, chunks, entries), chunk_start(chunk + 1, chunks, entries)):
-            if _in_box(inputs, i, rank, start, low, high):
-                _move(forwards, i, j, source, width, target)
-                j += 1
-        finish(team, 0)
-        chunk = claim(team, 0)
-    wait(team, 0, chunks)
-    leave(team, heard)
-
-
-@kernel
-def copy_in_order(inputs, entries, outputs, selected, rank, start, forwards, source, width, target):
-    """As `copy_matches`, for outputs that are matched one after the other."""
+def send_in_order(inputs, entries, outputs, selected, rank, start, forwards, source, width, target):
+    """As `send_matches`, for outputs that are matched one after the other; `target` is zero at the start."""
     j = 0
     for i in range(entries):
         if j < selected and _equal(inputs, i, outputs, j, rank, start):
-            _move(forwards, i, j, source, width, target)
+            for w in range(width):
+                if forwards:
+                    target[j * width + w] = source[i * width + w]
+                else:
+                    target[i * width + w] = source[j * width + w]
             j += 1

@@ -10,7 +10,7 @@ import numpy as np
 from rowgrad import dtypes, kernels
 from rowgrad.dtypes import NUMBERS, PLAIN, Array
 from rowgrad.errors import InvalidArgumentError
-from rowgrad.memory import allocate, place
+from rowgrad.memory import allocate, place, scratch
 from rowgrad.ops import checks
 from rowgrad.ops.catalogue import Example, Operator, declare
 from rowgrad.ops.order import order_ids
@@ -58,21 +58,19 @@ def _fill(
         raise _bad_row(indices, 0, rows, argument)
     flat = indices.reshape(-1)
     crew = Crew((size + rows) * (rank * 16 + 24))
-    row_starts = np.empty(crew.chunks, np.int64)
     info = np.array([-1, 0, 0, 0])
-    crew.run(
-        kernels.fill_empty_rows.inspect_rows, flat, rank, size, rows, np.empty(crew.chunks, np.int64),
-        np.empty(crew.chunks, np.int64), row_starts, info,
-    )  # fmt: skip
-    bad, _, distinct, ordered = info.tolist()
-    if bad >= 0:
-        raise _bad_row(indices, bad, rows, argument)
+    crew.run(kernels.fill_empty_rows.inspect_rows, flat, rank, size, rows, np.empty(2 * crew.chunks, np.int64), info)
+    if info[0] >= 0:
+        raise _bad_row(indices, int(info[0]), rows, argument)
     words, shift = np.empty(0, np.int64), 0
-    if not ordered:
+    if not info[3]:
         order = order_ids(crew, np.ascontiguousarray(indices[:, 0]), None, rows, size)
-        words, shift, distinct, row_starts = order.words, order.shift, order.distinct, order.row_starts
+        words, shift = order.words, order.shift
+    firsts = allocate((rows,), np.int64, argument=rows_from, zero=True)
+    starts = np.empty(crew.chunks, np.int64)
+    crew.run(kernels.fill_empty_rows.place_rows, flat, rank, size, rows, words, shift, firsts, starts, info)
 
-    full = size + rows - distinct
+    full = int(info[2])
     output_indices = allocate((full, rank), np.int64, argument=rows_from)
     reverse = allocate((size,), np.int64)
     is_text = values.dtype.kind in "USOT"
@@ -82,8 +80,8 @@ def _fill(
         (source, width), (default, _) = dtypes.as_words(values), dtypes.as_words(default_value)
         output_values = allocate((full,), values.dtype, argument=rows_from)
     crew.run(
-        kernels.fill_empty_rows.fill, flat, rank, size, rows, words, shift, distinct, row_starts, source, width,
-        default, output_indices.reshape(-1), source if is_text else dtypes.as_words(output_values)[0], empty, reverse,
+        kernels.fill_empty_rows.fill, flat, rank, size, rows, words, shift, firsts, starts, source, width, default,
+        output_indices.reshape(-1), source if is_text else dtypes.as_words(output_values)[0], empty, reverse,
     )  # fmt: skip
     if is_text:
         output_values = np.full(full, default_value, np.result_type(values.dtype, default_value.dtype))
@@ -111,13 +109,13 @@ def _fill_grad(reverse_index_map: Array, grad_values: Array, *, out: Array | Non
                      zero=False)  # fmt: skip
     d_default_value = np.zeros((), grad_values.dtype)
     crew = Crew((full + size) * (8 + grad_values.itemsize))
-    bad = np.empty(crew.chunks, np.int64)
-    crew.run(
+    bad = crew.run(
         kernels.fill_empty_rows.fill_grad, reverse_index_map, grad_values.view(stored), parts, np.empty(0, sums),
-        allocate((full,), np.uint8, zero=True), d_values.view(stored), d_default_value.reshape(1).view(stored), bad,
+        allocate((full,), np.uint8, zero=True), scratch(full + 1, np.int64), d_values.view(stored),
+        d_default_value.reshape(1).view(stored), np.empty(2 * crew.chunks, np.int64),
     )  # fmt: skip
-    if (bad >= 0).any():
-        raise _bad_map(reverse_index_map, int(bad[bad >= 0][0]), full, "the length of grad_values")
+    if bad >= 0:
+        raise _bad_map(reverse_index_map, bad, full, "the length of grad_values")
     return FillGradient(d_values, d_default_value)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from rowgrad import arrays, dtypes
 from rowgrad.dtypes import Array
 from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfRangeError, RowgradError
+from rowgrad.memory import check_room
 
 INT64_MAX = 2**63 - 1
 
@@ -53,8 +54,11 @@ class Input:
         else:
             array, untyped = self._adopt(value), _is_untyped(value)
         if untyped or array.dtype not in self.allowed or (bound is not None and array.dtype != bound):
+            check_room(array.size * 8, self.pin.name)
             array = self._convert(array, untyped, bound)
         if not array.flags.carray:
+            if not array.flags.c_contiguous:
+                check_room(array.nbytes, self.pin.name)
             array = arrays.settle(array)
         if self.is_count and array.ndim == 0:
             return int(array)

@@ -8,7 +8,7 @@ import numpy as np
 from rowgrad import dtypes, kernels
 from rowgrad.dtypes import FLOATS, IDS, REALS, Array
 from rowgrad.errors import InvalidArgumentError, RowgradError
-from rowgrad.memory import place
+from rowgrad.memory import place, small_work
 from rowgrad.ops import checks
 from rowgrad.ops.catalogue import Attribute, Example, Operator, declare
 from rowgrad.ops.pins import INT64_MAX, Pin
@@ -44,14 +44,13 @@ def _pool(kind: int, data: Array, indices: Array, segment_ids: Array, num_segmen
         return output
     stored, sums, _ = dtypes.summing(data.dtype)
     crew = Crew(size * (16 + row_size))
-    bad = np.empty(crew.chunks, np.int64)
-    crew.run(
+    bad = crew.run(
         kernels.sparse_segment.pool, *kernels.ids.halves(indices), *kernels.ids.halves(segment_ids), size, rows,
-        data.shape[0], data.reshape(-1).view(stored), output.size // rows, kind, np.empty(0, sums),
-        output.reshape(-1).view(stored), not zero, bad,
+        data.shape[0], data.reshape(-1).view(stored), output.size // rows, kind, small_work(sums)[1],
+        output.reshape(-1).view(stored), not zero, np.empty(crew.chunks, np.int64),
     )  # fmt: skip
-    if (bad >= 0).any():
-        raise _diagnose(int(bad[bad >= 0][0]), indices, segment_ids, rows, data.shape[0], num_segments is not None)
+    if bad >= 0:
+        raise _diagnose(bad, indices, segment_ids, rows, data.shape[0], num_segments is not None)
     return output
 
 

@@ -4,16 +4,18 @@ A gradient sends the gradient row of each segment back to the table rows that we
 entries by table row, then sum each row. The gradient of a gradient pools again, with the same factors.
 """
 
+from collections.abc import Callable
 from functools import partial
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from rowgrad import dtypes, kernels
 from rowgrad.dtypes import FLOATS, IDS, Array
-from rowgrad.errors import InvalidArgumentError, OutOfRangeError
-from rowgrad.kernels.kinds import MEAN, SQRT_N, SUM
-from rowgrad.memory import allocate, place
+from rowgrad.errors import OutOfRangeError, RowgradError
+from rowgrad.kernels.kinds import MEAN, SMALL, SQRT_N, SUM
+from rowgrad.memory import allocate, place, small_work
 from rowgrad.ops import checks
 from rowgrad.ops.catalogue import Example, Operator, declare
 from rowgrad.ops.order import COUNT_PARTNERS, COUNT_ROWS, Order, order_ids
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 KINDS = {"Sum": SUM, "Mean": MEAN, "SqrtN": SQRT_N}
 NOTHING = np.empty(0, np.int64)
+SMALL_ROW = 4096  # bytes in a row up to which a call of few entries counts as small
 SNAKE = {"Sum": "sum", "Mean": "mean", "SqrtN": "sqrt_n"}
 
 
@@ -39,15 +42,20 @@ def _check(grad: Array, indices: Array, segment_ids: Array, count_name: str, cou
 
 
 def diagnose(position: int, indices: Array, segment_ids: Array, rows: int, rows_name: str, segments: int,
-             segments_name: str) -> InvalidArgumentError:  # fmt: skip
+             segments_name: str) -> RowgradError:  # fmt: skip
     """The error for the entry at `position`: its index first, then its segment id."""
-    index, segment = int(indices[position]), int(segment_ids[position])
+    index = int(indices[position])
     if not 0 <= index < rows:
         remedy = f"Drop the entry, or raise {rows_name}."
         return checks.out_of_range("indices", position, index, rows, rows_name, "index-out-of-range", remedy)
+    return _bad_segment(segment_ids, position, segments, segments_name)
+
+
+def _bad_segment(segment_ids: Array, position: int, segments: int, segments_name: str) -> RowgradError:
     remedy = f"Each id names a row; mend the id, or raise {segments_name}."
+    value = int(segment_ids[position])
     return checks.out_of_range(
-        "segment_ids", position, segment, segments, segments_name, "segment-id-out-of-range", remedy
+        "segment_ids", position, value, segments, segments_name, "segment-id-out-of-range", remedy
     )
 
 
@@ -95,6 +103,68 @@ def sum_rows(crew: Crew, order: Order, values: Array, factors: Factors, *, rows:
     return dense
 
 
+def _sum_pairs(kind: int, values: Array, rows: Array, partners: Array, row_limit: int,
+               bad: Callable[[int], RowgradError], *, by_row: bool, compact: bool, argument: str,
+               plan: "Plan | None" = None, out: Array | None = None) -> Any:  # fmt: skip
+    """Sum values[partner] · factor into its row, for each (row, partner); the factor is the row's or the partner's.
+
+    `bad` makes the error for an entry that is out of range.
+    """
+    partner_limit = values.shape[0]
+    if values.size == 0:
+        kind = SUM  # rows without columns: nothing to scale, however many segments there are
+    row_bytes = values.nbytes // partner_limit if partner_limit else 0
+    scaled = 0 if kind == SUM else row_limit if by_row else partner_limit
+    if (
+        rows.size <= SMALL
+        and scaled <= SMALL
+        and row_bytes <= SMALL_ROW
+        and plan is None
+        and out is None
+        and row_limit < 2**31 > partner_limit
+    ):
+        return _sum_small(kind, values, rows, partners, row_limit, bad, by_row, compact, argument)
+    crew = Crew(rows.size * (16 + row_bytes))
+    if plan is None:
+        counted = 0 if kind == SUM else COUNT_ROWS if by_row else COUNT_PARTNERS
+        order = order_ids(crew, rows, partners, row_limit, partner_limit, counted=counted)
+        if order.bad >= 0:
+            raise bad(order.bad)
+    else:
+        plan.check(argument, row_limit, "grad", partner_limit)
+        order = plan.order
+        crew.chunks = order.chunks
+    factors = _factors(crew, kind, order, values.dtype, by_row=by_row)
+    if compact:
+        unique = np.empty(order.distinct, rows.dtype)
+        output = sum_rows(crew, order, values, factors, rows=None, unique=unique, argument=argument)
+        return RowGradient(output, unique)
+    return sum_rows(crew, order, values, factors, rows=row_limit, argument=argument, out=out)
+
+
+def _sum_small(kind: int, values: Array, rows: Array, partners: Array, row_limit: int,
+               bad: Callable[[int], RowgradError], by_row: bool, compact: bool, argument: str) -> Any:  # fmt: skip
+    """The same by one kernel: for a handful of entries, calling several takes longer than the work."""
+    stored, sums, parts = dtypes.summing(values.dtype)
+    size, tail = rows.size, values.shape[1:]
+    if compact:
+        output, unique = np.empty((size, *tail), values.dtype), np.empty(size, rows.dtype)
+    else:
+        output, unique = allocate((row_limit, *tail), values.dtype, argument=argument, zero=True), rows[:0]
+    flat, width = output.reshape(-1), parts * prod(tail)
+    source = values.reshape(-1)
+    if stored is not values.dtype:
+        flat, source = flat.view(stored), source.view(stored)
+    distinct = kernels.sparse_segment_grad.sum_small(
+        rows.view(np.int32), rows.itemsize // 4, partners.view(np.int32), partners.itemsize // 4, row_limit,
+        values.shape[0], kind, by_row, source, width, compact, flat, unique.view(np.int32), unique.itemsize // 4,
+        *small_work(sums),
+    )  # fmt: skip
+    if distinct < 0:
+        raise bad(-1 - distinct)
+    return RowGradient(output[:distinct], unique[:distinct]) if compact else output
+
+
 def _gradient(kind: int, compact: bool, grad: Array, indices: Array, segment_ids: Array, count: Any, *,
               plan: "Plan | None" = None, out: Array | None = None) -> Any:  # fmt: skip
     rows_name = "dense_output_dim0" if compact else "output_dim0"
@@ -105,53 +175,29 @@ def _gradient(kind: int, compact: bool, grad: Array, indices: Array, segment_ids
         output = place(out, shape, grad.dtype, (grad,), argument=rows_name, zero=True)
         return RowGradient(output, np.empty(0, indices.dtype)) if compact else output
     segments = grad.shape[0]
+
+    def bad(position: int) -> RowgradError:
+        return diagnose(position, indices, segment_ids, rows, rows_name, segments, "the number of rows of grad")
+
     if segment_ids[-1] >= segments:
-        raise _diagnose_last(segment_ids, segments)
-    if grad.size == 0:
-        kind = SUM  # rows without columns: nothing to scale, however many segments there are
-    crew = _crew(indices, grad)
-    if plan is None:
-        order = order_ids(crew, indices, segment_ids, rows, segments, counted=COUNT_PARTNERS if kind != SUM else 0)
-    else:
-        plan.check(rows_name, rows, "grad", segments)
-        order = plan.order
-        crew.chunks = order.chunks
-    if order.bad >= 0:
-        raise diagnose(order.bad, indices, segment_ids, rows, rows_name, segments, "the number of rows of grad")
-    factors = _factors(crew, kind, order, grad.dtype)
-    unique = np.empty(order.distinct if compact else 0, indices.dtype)
-    output = sum_rows(crew, order, grad, factors, rows=None if compact else rows, unique=unique, argument=rows_name,
-                      out=out)  # fmt: skip
-    return RowGradient(output, unique) if compact else output
-
-
-def _crew(indices: Array, values: Array) -> Crew:
-    row_bytes = values.nbytes // values.shape[0] if values.shape[0] else 0
-    return Crew(indices.size * (16 + row_bytes))
-
-
-def _diagnose_last(segment_ids: Array, segments: int) -> InvalidArgumentError:
-    last = segment_ids.size - 1
-    remedy = "Each id names a row of grad; mend the id, or pass all rows."
-    return checks.out_of_range("segment_ids", last, int(segment_ids[last]), segments, "the number of rows of grad",
-                               "segment-id-out-of-range", remedy)  # fmt: skip
+        raise _bad_segment(segment_ids, segment_ids.size - 1, segments, "the number of rows of grad")
+    return _sum_pairs(kind, grad, indices, segment_ids, rows, bad, by_row=False, compact=compact, argument=rows_name,
+                      plan=plan, out=out)  # fmt: skip
 
 
 def _pool_again(kind: int, grad: Array, indices: Array, segment_ids: Array, count: Any, *,
-                out: Array | None = None) -> Array:  # fmt: skip
+                out: Array | None = None) -> Any:  # fmt: skip
     """The gradient of a gradient: pool as the forward operator, segments in any order, with the backward factors."""
     segments = _check(grad, indices, segment_ids, "num_segments", count)
     if segments == 0 or indices.size == 0:
         return place(out, (segments, *grad.shape[1:]), grad.dtype, (grad,), argument="num_segments", zero=True)
-    rows = grad.shape[0]
-    crew = _crew(indices, grad)
-    if grad.size == 0:
-        kind = SUM
-    order = order_ids(crew, segment_ids, indices, segments, rows, counted=COUNT_ROWS if kind != SUM else 0)
-    if order.bad >= 0:
-        raise diagnose(order.bad, indices, segment_ids, rows, "the number of rows of grad", segments, "num_segments")
-    factors = _factors(crew, kind, order, grad.dtype, by_row=True)
-    return sum_rows(crew, order, grad, factors, rows=segments, argument="num_segments", out=out)
+
+    def bad(position: int) -> RowgradError:
+        rows_name = "the number of rows of grad"
+        return diagnose(position, indices, segment_ids, grad.shape[0], rows_name, segments, "num_segments")
+
+    return _sum_pairs(kind, grad, segment_ids, indices, segments, bad, by_row=True, compact=False,
+                      argument="num_segments", out=out)  # fmt: skip
 
 
 def _index_rank(sorted_unique_indices: Array, indices: Array) -> Array:

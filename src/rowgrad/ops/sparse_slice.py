@@ -1,7 +1,5 @@
 """Slice a sparse tensor, and send gradients back to the entries that were kept."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from rowgrad import dtypes, kernels
@@ -87,56 +85,44 @@ def _check_grad(values_name: str, values: Array, along: str, inputs: Array, star
     checks.same_length("input_start", start.size, "a row of input_indices", inputs.shape[1])
 
 
-class Matching(NamedTuple):
-    """Which input each output came from: told by a box of indices, or, where that does not do, by going in order."""
-
-    by_box: bool
-    low: Array
-    high: Array
-    kept: Array
-
-
-def _match(crew: Crew, inputs: Array, start: Array, outputs: Array) -> Matching:
-    entries, rank = inputs.shape
-    selected = outputs.shape[0]
-    low, high = np.empty((2, crew.chunks * max(rank, 1)), np.int64)
-    kept = np.empty(crew.chunks + 1, np.int64)
-    info = np.zeros(1, np.int64)
-    slices = kernels.sparse_slice
-    crew.run(slices.find_matches, inputs.reshape(-1), entries, outputs.reshape(-1), selected, rank, start, low, high,
-             kept, np.empty(crew.chunks, np.int64), info)  # fmt: skip
-    if not info[0]:
-        matched = slices.count_in_order(inputs.reshape(-1), entries, outputs.reshape(-1), selected, rank, start)
-        if matched < selected:
-            raise InvalidArgumentError(
-                f"output_indices[{matched}] is {outputs[matched].tolist()}, and no entry of input_indices behind the "
-                f"match before it is that plus input_start {start.tolist()}. The outputs must be inputs, in the same "
-                "order.",
-                code="unmatched-values",
-                argument="output_indices",
-                position=matched,
-                value=tuple(outputs[matched].tolist()),
-            )
-    return Matching(bool(info[0]), low, high, kept)
-
-
 def _send(values: Array, inputs: Array, start: Array, outputs: Array, out: Array | None, *, forwards: bool) -> Array:
     """Copy values from each output to the input that it came from, or, `forwards`, from the input to the output."""
+    entries, selected = inputs.shape[0], outputs.shape[0]
+    shape = (selected if forwards else entries,)
+    target = allocate(shape, values.dtype, zero=selected == 0)
+    if selected > 0:
+        _send_some(values, inputs, start, outputs, target, forwards)
+    if out is None:
+        return target
+    out = place(out, shape, values.dtype, (values, inputs, start, outputs), argument="out", zero=False)
+    np.copyto(out, target)
+    return out
+
+
+def _send_some(values: Array, inputs: Array, start: Array, outputs: Array, target: Array, forwards: bool) -> None:
     entries, rank = inputs.shape
+    selected = outputs.shape[0]
     crew = Crew(entries * rank * 8)
-    matching = _match(crew, inputs, start, outputs)
-    shape = (outputs.shape[0] if forwards else entries,)
-    target = place(out, shape, values.dtype, (values, inputs, start, outputs), argument="input_indices",
-                   zero=not forwards)  # fmt: skip
+    low, high = np.empty((2, crew.chunks * max(rank, 1)), np.int64)
+    info = np.zeros(1, np.int64)
     (words, width), (target_words, _) = dtypes.as_words(values), dtypes.as_words(target)
-    slices = kernels.sparse_slice
-    if matching.by_box:
-        crew.run(slices.copy_matches, inputs.reshape(-1), entries, rank, start, matching.low, matching.high,
-                 matching.kept, forwards, words, width, target_words)  # fmt: skip
-    else:
-        slices.copy_in_order(inputs.reshape(-1), entries, outputs.reshape(-1), outputs.shape[0], rank, start,
-                             forwards, words, width, target_words)  # fmt: skip
-    return target
+    ids = inputs.reshape(-1), entries, outputs.reshape(-1), selected, rank, start
+    crew.run(kernels.sparse_slice.send_matches, *ids, low, high, np.empty(2 * crew.chunks + 1, np.int64), forwards,
+             words, width, target_words, info)  # fmt: skip
+    if info[0]:
+        return
+    matched = kernels.sparse_slice.count_in_order(*ids)
+    if matched < selected:
+        raise InvalidArgumentError(
+            f"output_indices[{matched}] is {outputs[matched].tolist()}, and no entry of input_indices behind the match "
+            f"before it is that plus input_start {start.tolist()}. The outputs must be inputs, in the same order.",
+            code="unmatched-values",
+            argument="output_indices",
+            position=matched,
+            value=tuple(outputs[matched].tolist()),
+        )
+    target_words.fill(0)
+    kernels.sparse_slice.send_in_order(*ids, forwards, words, width, target_words)
 
 
 def _slice_grad(backprop_val_grad: Array, input_indices: Array, input_start: Array, output_indices: Array, *,
