@@ -6,10 +6,12 @@ PYTHON ?= python3
 # The frameworks whose arrays the tests pass in; `make test FRAMEWORKS=` does without, and says what it skips.
 FRAMEWORKS ?= torch==2.13.0 jax
 TENSORFLOW ?= tensorflow-cpu==2.21.0
+# Whom `make bench` measures against, and what draws its pictures.
+PEERS ?= $(TENSORFLOW) torch==2.13.0 fbgemm-gpu-cpu==1.8.0 jax scipy matplotlib
 
 SOURCES := pyproject.toml $(shell find src -name '*.py' -o -name '*.pyi')
 
-.PHONY: run test test-oracle lint docs clean
+.PHONY: run test test-oracle bench lint docs clean
 
 run: .venv/ready
 	.venv/bin/rowgrad tour
@@ -20,6 +22,10 @@ test: .venv-test/ready
 test-oracle: .venv-oracle/ready
 	.venv-oracle/bin/python -m pytest tests/oracle
 	.venv-oracle/bin/python tests/record_golden.py --check
+
+bench: .venv-bench/ready
+	.venv-bench/bin/rowgrad bench --peers all --json benchmarks/results.json --pictures docs/images
+	.venv-bench/bin/python -m rowgrad.bench.documents benchmarks/results.json docs/performance.md README.md
 
 lint: .venv-lint/ready
 	.venv-lint/bin/ruff check .
@@ -48,6 +54,11 @@ clean:
 .venv-oracle/ready: pyproject.toml Makefile
 	$(PYTHON) -m venv .venv-oracle
 	.venv-oracle/bin/python -m pip install --quiet -e '.[test]' $(TENSORFLOW)
+	touch $@
+
+.venv-bench/ready: pyproject.toml Makefile
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip install --quiet -e . $(PEERS)
 	touch $@
 
 .venv-lint/ready: pyproject.toml Makefile

@@ -1,4 +1,4 @@
-"""The `rowgrad` command: look the operators up, run one on files, check the installation, take a tour.
+"""The `rowgrad` command: look the operators up, run one on files, time them, check the installation, take a tour.
 
 All that is known of operators comes from the catalogue. Numba is loaded with the first operator that runs, and
 pyarrow with the first Parquet file, so that help stays quick.
@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import rowgrad
-from rowgrad.cli import doctor, op, ops, tour
+from rowgrad.cli import bench, doctor, op, ops, tour
 from rowgrad.cli.problems import QuietGroup
 
 EPILOG = """[bold]Examples[/bold]
@@ -54,6 +54,7 @@ app.command("ops")(ops.ops)
 app.add_typer(op.app, name="op")
 app.command("doctor")(doctor.doctor)
 app.command("tour")(tour.tour)
+app.command("bench")(bench.bench)
 
 
 def main() -> None:

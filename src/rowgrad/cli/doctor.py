@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
@@ -22,8 +23,15 @@ WELCOME = ("torch", "jax", "tensorflow", "pyarrow")
 VECTOR_UNITS = ("sse", "ssse", "avx", "fma", "f16c", "amx", "neon", "asimd", "sve", "vsx", "rvv")
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False) -> None:
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+    warm: Annotated[
+        bool, typer.Option("--warm", help="First compile all kernels for all types, once for all.")
+    ] = False,
+) -> None:
     """Check the installation: versions, threads, CPU, compiled kernels, and a self-test of every operator."""
+    if warm:
+        compile_all()
     with show.waiting("running every operator's worked example"):
         findings = examine()
     if as_json:
@@ -32,6 +40,19 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for
         _print(show.output(), findings)
     if not findings["ok"]:
         raise typer.Exit(1)
+
+
+def compile_all() -> None:
+    """Run what makes Numba compile every kernel, with a progress bar."""
+    from rowgrad.warm import tasks
+
+    console = Console(stderr=True)
+    for label, task in track(tasks(), "compiling kernels", console=console, disable=not console.is_terminal):
+        try:
+            task()
+        except RowgradError as error:
+            error.add_note(f"while compiling for {label}")
+            raise
 
 
 def examine() -> dict[str, Any]:

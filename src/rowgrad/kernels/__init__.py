@@ -8,7 +8,7 @@ import importlib
 from types import ModuleType
 
 MODULES = (
-    "clear", "compile", "fill_empty_rows", "ids", "kinds", "lanes", "order", "raw", "sparse_segment",
+    "clear", "compile", "fill_empty_rows", "ids", "kinds", "lanes", "optim", "order", "raw", "sparse_segment",
     "sparse_segment_grad", "sparse_slice", "team",
 )  # fmt: skip
 

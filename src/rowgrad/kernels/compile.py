@@ -9,16 +9,18 @@ each cached kernel covers all files of this folder.
 import hashlib
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import caching
+from numba.core import caching, event
 
 FOLDER = Path(__file__).parent
 KERNELS: dict[str, Any] = {}
+PATIENCE = 1.0  # seconds of compiling after which a person is told
 
 
 def kernel(function: Callable[..., Any]) -> Any:
@@ -33,6 +35,32 @@ def kernel(function: Callable[..., Any]) -> Any:
 def inline(function: Callable[..., Any]) -> Any:
     """Compile `function` into the kernels that call it."""
     return numba.njit(nogil=True, error_model="numpy", forceinline=True)(function)
+
+
+class _Notice(event.Listener):  # type: ignore[misc]
+    """Tells people at a terminal why a first call takes its time."""
+
+    def __init__(self) -> None:
+        self._timer: threading.Timer | None = None
+
+    def on_start(self, event: Any) -> None:
+        if event.data["dispatcher"] in KERNELS.values() and sys.stderr is not None and sys.stderr.isatty():
+            self._timer = threading.Timer(PATIENCE, self._tell)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def on_end(self, event: Any) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    @staticmethod
+    def _tell() -> None:
+        kept = "" if cache_folder() is None else "; this happens once on this machine"
+        print(f"rowgrad: compiling kernels{kept} (`rowgrad doctor --warm` compiles all)", file=sys.stderr)
+
+
+event.register("numba:compile", _Notice())
 
 
 @cache

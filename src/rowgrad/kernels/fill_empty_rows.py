@@ -10,7 +10,7 @@ from rowgrad.kernels.compile import inline, kernel
 from rowgrad.kernels.lanes import load, store, zeros1
 from rowgrad.kernels.order import BAD, ORDERED
 from rowgrad.kernels.raw import peek, poke
-from rowgrad.kernels.team import chunk_start, claim, enter, finish, leave, wait
+from rowgrad.kernels.team import atomic_add, atomic_load, chunk_start, claim, enter, finish, leave, wait
 
 # What `inspect_rows` tells in its `info` array, besides BAD and ORDERED.
 FULL = 2
@@ -180,16 +180,32 @@ def fill(team, chunks, indices, rank, size, rows, words, shift, firsts, starts, 
     leave(team, heard)
 
 
+@inline
+def _list_unmapped(mapped, first, stop, unmapped):
+    """Write the places from `first` to `stop` that nothing was mapped to, from `first` on; returns where they end."""
+    end = first
+    for k in range(first, stop):
+        poke(unmapped, end, k)  # overwritten by the next, unless this one stays
+        end += peek(mapped, k) == 0
+    return end
+
+
 @kernel
-def fill_grad(team, chunks, reverse, values, width, sums, mapped, unmapped, d_values, d_default, bad):
+def fill_grad(team, chunks, reverse, values, width, sums, mapped, unmapped, ends, d_values, d_default, bad):
     """Copy each gradient back to the entry it came from, and sum those of the defaults, in ascending order.
 
-    Returns the first bad position, in which case nothing is written, or -1. `mapped` and `unmapped` are scratch, the
-    former zero at the start. The sum is one chain of additions, so one thread makes it while the others copy.
+    Returns the first bad position, or -1. `mapped` and `unmapped` are scratch, `ends` is -1 for each chunk. The sum is
+    one chain of additions, so one thread makes it, while the others list what there is to sum.
     """
     heard = enter(team)
     full = mapped.size
     size = reverse.size
+    chunk = claim(team, 3)
+    while chunk < chunks:
+        mapped[chunk_start(chunk, chunks, full) : chunk_start(chunk + 1, chunks, full)] = 0
+        finish(team, 3)
+        chunk = claim(team, 3)
+    wait(team, 3, chunks)
     chunk = claim(team, 0)
     while chunk < chunks:
         bad[chunk] = -1
@@ -199,6 +215,8 @@ def fill_grad(team, chunks, reverse, values, width, sums, mapped, unmapped, d_va
                 bad[chunk] = j
                 break
             poke(mapped, place, 1)
+            for w in range(width):
+                poke(d_values, j * width + w, peek(values, place * width + w))
         finish(team, 0)
         chunk = claim(team, 0)
     wait(team, 0, chunks)
@@ -207,33 +225,27 @@ def fill_grad(team, chunks, reverse, values, width, sums, mapped, unmapped, d_va
             leave(team, heard)
             return bad[chunk]
 
-    chunk = claim(team, 1)
-    while chunk < chunks:
-        first = chunk_start(chunk, chunks, full)
-        end = first
-        for k in range(first, chunk_start(chunk + 1, chunks, full)):
-            poke(unmapped, end, k)  # overwritten by the next, unless this one stays
-            end += peek(mapped, k) == 0
-        bad[chunks + chunk] = end
-        finish(team, 1)
-        chunk = claim(team, 1)
-    wait(team, 1, chunks)
-
+    summing = claim(team, 1) == 0
+    total, second = zeros1(sums), zeros1(sums)
+    part = 0
     chunk = claim(team, 2)
-    while chunk < chunks + 1:
-        if chunk == 0:
-            for w in range(width):
-                total = zeros1(sums)
-                for part in range(chunks):
-                    for k in range(chunk_start(part, chunks, full), bad[chunks + part]):
-                        total = total + load(total, values, peek(unmapped, k) * width + w)
-                store(d_default, w, total)
-        else:
-            for j in range(chunk_start(chunk - 1, chunks, size), chunk_start(chunk, chunks, size)):
-                for w in range(width):
-                    poke(d_values, j * width + w, peek(values, peek(reverse, j) * width + w))
-        finish(team, 2)
-        chunk = claim(team, 2)
-    wait(team, 2, chunks + 1)
+    while chunk < chunks or (summing and part < chunks):
+        if chunk < chunks:
+            first, stop = chunk_start(chunk, chunks, full), chunk_start(chunk + 1, chunks, full)
+            atomic_add(ends, chunk, _list_unmapped(mapped, first, stop, unmapped) + 1)
+            chunk = claim(team, 2)
+        while summing and part < chunks and atomic_load(ends, part) >= 0:
+            for k in range(chunk_start(part, chunks, full), ends[part]):
+                place = peek(unmapped, k) * width
+                total = total + load(total, values, place)
+                if width == 2:
+                    second = second + load(total, values, place + 1)
+            part += 1
+    if summing:
+        store(d_default, 0, total)
+        if width == 2:
+            store(d_default, 1, second)
+        finish(team, 1)
+    wait(team, 1, 1)
     leave(team, heard)
     return np.int64(-1)

@@ -50,8 +50,9 @@ def _zeros(nbytes: int) -> Any:
     return zeros
 
 
-# Zeros in the type of the array `sums`, in four widths: whole rows go through the widest that fits.
+# Zeros in the type of the array `sums`, in several widths: rows go through the widest that fits.
 zeros256 = _zeros(256)
+zeros128 = _zeros(128)
 zeros64 = _zeros(64)
 zeros16 = _zeros(16)
 zeros1 = _zeros(1)
@@ -98,6 +99,31 @@ def store(typingctx: Any, array: Any, start: Any, lanes: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, types.intp, lanes), codegen
+
+
+@intrinsic
+def minus_zero(typingctx: Any, lanes: Any) -> Any:
+    """−0 in every lane (0 for integers): what can be added to anything and leaves it as it is, even −0."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        value = 0 if isinstance(lanes.dtype, types.Integer) else -0.0
+        return ir.Constant(context.get_value_type(lanes), [value] * lanes.count)
+
+    return lanes(lanes), codegen
+
+
+@intrinsic
+def choose(typingctx: Any, condition: Any, left: Any, right: Any) -> Any:
+    """`left` where the condition holds, else `right`; without a branch."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        bits = ir.IntType(left.dtype.bitwidth)
+        mask = _spread(builder, builder.sext(args[0], bits), left.count)
+        chosen = builder.and_(builder.bitcast(args[1], mask.type), mask)
+        other = builder.and_(builder.bitcast(args[2], mask.type), builder.not_(mask))
+        return builder.bitcast(builder.or_(chosen, other), args[1].type)
+
+    return left(types.boolean, left, right), codegen
 
 
 @intrinsic
@@ -175,6 +201,7 @@ def _arithmetic(on_floats: str, on_integers: str) -> Any:
 
 
 _add = _arithmetic("fadd", "add")
+_sub = _arithmetic("fsub", "sub")
 _mul = _arithmetic("fmul", "mul")
 _div = _arithmetic("fdiv", "udiv")
 
@@ -188,5 +215,6 @@ def _for_lanes(symbol: Callable[..., Any], apply: Any) -> None:
 
 
 _for_lanes(operator.add, _add)
+_for_lanes(operator.sub, _sub)
 _for_lanes(operator.mul, _mul)
 _for_lanes(operator.truediv, _div)

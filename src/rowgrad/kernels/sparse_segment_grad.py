@@ -98,7 +98,7 @@ def _sum_columns(zeros, column, long, words, first, last, shift, mask, values, w
 
 
 @inline
-def _sum_block(words, first, last, shift, mask, values, width, factors, factor_shift, factor_mask, compact,
+def sum_block(words, first, last, shift, mask, values, width, factors, factor_shift, factor_mask, compact,
                ordinal, output, unique, unique_step):  # fmt: skip
     """Sum the entries from `first` to `last`, whole rows; returns how many rows these are."""
     rows = 0
@@ -142,7 +142,7 @@ def sum_rows(team, chunks, words, shift, row_starts, values, width, factors, fac
             last = min(first + BLOCK, stop)
             while last < size and words[last] >> shift == words[last - 1] >> shift:
                 last += 1
-            ordinal += _sum_block(words, first, last, shift, mask, values, width, factors, factor_shift, factor_mask,
+            ordinal += sum_block(words, first, last, shift, mask, values, width, factors, factor_shift, factor_mask,
                                   compact, ordinal, output, unique, unique_step)  # fmt: skip
             first = last
         finish(team, 0)
@@ -204,5 +204,5 @@ def sum_small(rows, row_step, partners, partner_step, row_limit, partner_limit, 
 
     factor_shift = shift if by_row else np.int64(0)
     factor_mask = np.int64(0) if kind == SUM else (np.int64(-1) if by_row else mask)
-    return _sum_block(source, 0, size, shift, mask, values, width, factors, factor_shift, factor_mask, compact, 0,
+    return sum_block(source, 0, size, shift, mask, values, width, factors, factor_shift, factor_mask, compact, 0,
                       output, unique, unique_step)  # fmt: skip

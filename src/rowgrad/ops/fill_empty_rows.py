@@ -105,17 +105,19 @@ def _fill_grad(reverse_index_map: Array, grad_values: Array, *, out: Array | Non
     _check_map(reverse_index_map, "grad_values", grad_values)
     stored, sums, parts = dtypes.summing(grad_values.dtype)
     full, size = grad_values.size, reverse_index_map.size
-    d_values = place(out, (size,), grad_values.dtype, (reverse_index_map, grad_values), argument="reverse_index_map",
-                     zero=False)  # fmt: skip
+    d_values = allocate((size,), grad_values.dtype)
     d_default_value = np.zeros((), grad_values.dtype)
     crew = Crew((full + size) * (8 + grad_values.itemsize))
     bad = crew.run(
         kernels.fill_empty_rows.fill_grad, reverse_index_map, grad_values.view(stored), parts, np.empty(0, sums),
-        allocate((full,), np.uint8, zero=True), scratch(full + 1, np.int64), d_values.view(stored),
-        d_default_value.reshape(1).view(stored), np.empty(2 * crew.chunks, np.int64),
+        allocate((full,), np.uint8), scratch(full + 1, np.int64), np.full(crew.chunks, -1),
+        d_values.view(stored), d_default_value.reshape(1).view(stored), np.empty(crew.chunks, np.int64),
     )  # fmt: skip
     if bad >= 0:
         raise _bad_map(reverse_index_map, bad, full, "the length of grad_values")
+    if out is not None:
+        np.copyto(place(out, (size,), d_values.dtype, (reverse_index_map, grad_values), argument="out", zero=False),
+                  d_values)  # fmt: skip
     return FillGradient(d_values, d_default_value)
 
 

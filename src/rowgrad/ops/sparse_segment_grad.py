@@ -32,7 +32,7 @@ SMALL_ROW = 4096  # bytes in a row up to which a call of few entries counts as s
 SNAKE = {"Sum": "sum", "Mean": "mean", "SqrtN": "sqrt_n"}
 
 
-def _check(grad: Array, indices: Array, segment_ids: Array, count_name: str, count: Any) -> int:
+def check_pairs(grad: Array, indices: Array, segment_ids: Array, count_name: str, count: Any) -> int:
     checks.rank("indices", indices, 1)
     checks.rank("segment_ids", segment_ids, 1)
     number = checks.count(count_name, count, least=None)
@@ -67,7 +67,7 @@ class Factors(NamedTuple):
     mask: int
 
 
-def _factors(crew: Crew, kind: int, order: Order, dtype: "np.dtype[Any]", *, by_row: bool = False) -> Factors:
+def factors_of(crew: Crew, kind: int, order: Order, dtype: "np.dtype[Any]", *, by_row: bool = False) -> Factors:
     """The factor of each segment; where nothing is scaled, a lone 1."""
     sums = dtypes.summing(dtype).sums
     if kind == SUM:
@@ -124,7 +124,20 @@ def _sum_pairs(kind: int, values: Array, rows: Array, partners: Array, row_limit
         and row_limit < 2**31 > partner_limit
     ):
         return _sum_small(kind, values, rows, partners, row_limit, bad, by_row, compact, argument)
-    crew = Crew(rows.size * (16 + row_bytes))
+    crew, order = _sort(kind, values, rows, partners, row_limit, bad, by_row, argument, plan)
+    factors = factors_of(crew, kind, order, values.dtype, by_row=by_row)
+    if compact:
+        unique = np.empty(order.distinct, rows.dtype)
+        output = sum_rows(crew, order, values, factors, rows=None, unique=unique, argument=argument)
+        return RowGradient(output, unique)
+    return sum_rows(crew, order, values, factors, rows=row_limit, argument=argument, out=out)
+
+
+def _sort(kind: int, values: Array, rows: Array, partners: Array, row_limit: int, bad: Callable[[int], RowgradError],
+          by_row: bool, argument: str, plan: "Plan | None") -> tuple[Crew, Order]:  # fmt: skip
+    """The order of the pairs, and the crew for what is made of it."""
+    partner_limit = values.shape[0]
+    crew = Crew(rows.size * (16 + (values.nbytes // partner_limit if partner_limit else 0)))
     if plan is None:
         counted = 0 if kind == SUM else COUNT_ROWS if by_row else COUNT_PARTNERS
         order = order_ids(crew, rows, partners, row_limit, partner_limit, counted=counted)
@@ -134,12 +147,17 @@ def _sum_pairs(kind: int, values: Array, rows: Array, partners: Array, row_limit
         plan.check(argument, row_limit, "grad", partner_limit)
         order = plan.order
         crew.chunks = order.chunks
-    factors = _factors(crew, kind, order, values.dtype, by_row=by_row)
-    if compact:
-        unique = np.empty(order.distinct, rows.dtype)
-        output = sum_rows(crew, order, values, factors, rows=None, unique=unique, argument=argument)
-        return RowGradient(output, unique)
-    return sum_rows(crew, order, values, factors, rows=row_limit, argument=argument, out=out)
+    return crew, order
+
+
+def sort_pairs(kind: int, grad: Array, indices: Array, segment_ids: Array, rows: int, rows_name: str,
+               plan: "Plan | None") -> tuple[Crew, Order]:  # fmt: skip
+    """The order of (index, segment) pairs, for a gradient that is not made but used at once."""
+
+    def bad(position: int) -> RowgradError:
+        return diagnose(position, indices, segment_ids, rows, rows_name, grad.shape[0], "the number of rows of grad")
+
+    return _sort(kind, grad, indices, segment_ids, rows, bad, False, rows_name, plan)
 
 
 def _sum_small(kind: int, values: Array, rows: Array, partners: Array, row_limit: int,
@@ -168,7 +186,7 @@ def _sum_small(kind: int, values: Array, rows: Array, partners: Array, row_limit
 def _gradient(kind: int, compact: bool, grad: Array, indices: Array, segment_ids: Array, count: Any, *,
               plan: "Plan | None" = None, out: Array | None = None) -> Any:  # fmt: skip
     rows_name = "dense_output_dim0" if compact else "output_dim0"
-    rows = _check(grad, indices, segment_ids, rows_name, count)
+    rows = check_pairs(grad, indices, segment_ids, rows_name, count)
     if rows == 0 or indices.size == 0:
         # TensorFlow does not look at the ids then, and neither do we; its dense result is uninitialised, ours is zero.
         shape = (0 if compact else rows, *grad.shape[1:])
@@ -188,7 +206,7 @@ def _gradient(kind: int, compact: bool, grad: Array, indices: Array, segment_ids
 def _pool_again(kind: int, grad: Array, indices: Array, segment_ids: Array, count: Any, *,
                 out: Array | None = None) -> Any:  # fmt: skip
     """The gradient of a gradient: pool as the forward operator, segments in any order, with the backward factors."""
-    segments = _check(grad, indices, segment_ids, "num_segments", count)
+    segments = check_pairs(grad, indices, segment_ids, "num_segments", count)
     if segments == 0 or indices.size == 0:
         return place(out, (segments, *grad.shape[1:]), grad.dtype, (grad,), argument="num_segments", zero=True)
 

@@ -102,27 +102,23 @@ def _send(values: Array, inputs: Array, start: Array, outputs: Array, out: Array
 def _send_some(values: Array, inputs: Array, start: Array, outputs: Array, target: Array, forwards: bool) -> None:
     entries, rank = inputs.shape
     selected = outputs.shape[0]
-    crew = Crew(entries * rank * 8)
-    low, high = np.empty((2, crew.chunks * max(rank, 1)), np.int64)
-    info = np.zeros(1, np.int64)
     (words, width), (target_words, _) = dtypes.as_words(values), dtypes.as_words(target)
-    ids = inputs.reshape(-1), entries, outputs.reshape(-1), selected, rank, start
-    crew.run(kernels.sparse_slice.send_matches, *ids, low, high, np.empty(2 * crew.chunks + 1, np.int64), forwards,
-             words, width, target_words, info)  # fmt: skip
-    if info[0]:
-        return
-    matched = kernels.sparse_slice.count_in_order(*ids)
-    if matched < selected:
-        raise InvalidArgumentError(
-            f"output_indices[{matched}] is {outputs[matched].tolist()}, and no entry of input_indices behind the match "
-            f"before it is that plus input_start {start.tolist()}. The outputs must be inputs, in the same order.",
-            code="unmatched-values",
-            argument="output_indices",
-            position=matched,
-            value=tuple(outputs[matched].tolist()),
-        )
-    target_words.fill(0)
-    kernels.sparse_slice.send_in_order(*ids, forwards, words, width, target_words)
+    matched = -1
+    for crew in (Crew(entries * rank * 8), Crew(0)):  # alone, if together it does not work out
+        matched = crew.run(
+            kernels.sparse_slice.send, inputs.reshape(-1), entries, outputs.reshape(-1), selected, rank, start,
+            *np.empty((3, crew.chunks + 1), np.int64), forwards, words, width, target_words,
+        )  # fmt: skip
+        if matched == selected:
+            return
+    raise InvalidArgumentError(
+        f"output_indices[{matched}] is {outputs[matched].tolist()}, and no entry of input_indices behind the match "
+        f"before it is that plus input_start {start.tolist()}. The outputs must be inputs, in the same order.",
+        code="unmatched-values",
+        argument="output_indices",
+        position=matched,
+        value=tuple(outputs[matched].tolist()),
+    )
 
 
 def _slice_grad(backprop_val_grad: Array, input_indices: Array, input_start: Array, output_indices: Array, *,

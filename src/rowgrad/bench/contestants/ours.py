@@ -1,0 +1,75 @@
+"""rowgrad on NumPy arrays. Every other contestant is checked against it."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import rowgrad
+from rowgrad.bench import data
+from rowgrad.bench.contest import Entry
+from rowgrad.bench.work import OURS, Bags, Entries, Work
+from rowgrad.dtypes import Array
+from rowgrad.optim import SGD
+
+LEARNING_RATE = 1.0  # so large that a missing update shows
+
+
+def start(threads: int) -> None:
+    """Nothing to load: each entry sets its threads."""
+
+
+def entry(work: Work, *, name: str = OURS) -> Entry:
+    """Our way to do `work`."""
+    run, answer = _of_bags(work, work.input) if isinstance(work.input, Bags) else _of_entries(work, work.input)
+    return Entry(name, run, answer, prepare=lambda: rowgrad.set_num_threads(work.threads))
+
+
+def variant(work: Work, name: str, other: Work) -> Entry:
+    """Our way to do `other`, a variant of `work`: to the bit the same, unless it sums in another type."""
+    plain = entry(other, name=name)
+
+    def answer(result: Any) -> list[Array]:
+        output, rows = plain.answer(result)
+        return [output, rows.astype(work.bags.ids)]  # the numbers of rows come in the type of the ids
+
+    same = work.bags.dtype == other.bags.dtype
+    return Entry(name, plain.run, answer, plain.prepare, exact=same, tolerance=1e-2)
+
+
+def row_update(table: Array, grad: Array, ids: Array, bags: Array) -> None:
+    """One step of plain gradient descent on the rows that were looked up."""
+    SGD(lr=LEARNING_RATE).step_pooled(table, grad, ids, bags, combiner="mean")
+
+
+def _of_bags(work: Work, shape: Bags) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    ids, bags, grad, _ = data.batch(shape)
+    if work.operation == "row_update":
+        table = data.table(shape.rows, shape.width, shape.dtype).copy()
+        return partial(row_update, table, grad, ids, bags), lambda _: [table]
+    if work.operation == "mean":
+        rows = data.table(shape.rows, shape.width, shape.dtype)
+        return partial(rowgrad.sparse_segment_mean, rows, ids, bags), _alone
+    function = getattr(rowgrad, f"sparse_segment_{work.operation}")
+    return partial(function, grad, ids, bags, shape.rows), list if work.operation == "mean_grad_v2" else _alone
+
+
+def _of_entries(work: Work, entries: Entries) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    if work.operation == "fill":
+        matrix = data.fillable(entries)
+        return partial(
+            rowgrad.sparse_fill_empty_rows, matrix.indices, matrix.values, matrix.shape, data.DEFAULT
+        ), list  # fmt: skip
+    if work.operation == "fill_grad":
+        way_back = data.filled(entries)
+        grad = data.upstream(len(way_back.output_values))
+        return partial(rowgrad.sparse_fill_empty_rows_grad, way_back.reverse_index_map, grad), list
+    matrix = data.sliceable(entries)
+    if work.operation == "slice":
+        return partial(rowgrad.sparse_slice, *matrix), list
+    window = data.sliced(entries)
+    grad = data.upstream(len(window.output_values))
+    return partial(rowgrad.sparse_slice_grad, grad, matrix.indices, matrix.start, window.output_indices), _alone
+
+
+def _alone(result: Any) -> list[Array]:
+    return [result]

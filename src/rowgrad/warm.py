@@ -1,0 +1,58 @@
+"""Compile every kernel for every type, so that no later call has to: `rowgrad doctor --warm`.
+
+Kernels are compiled by running them: each operator on its worked example, once per type, and again with so many
+entries that the call is not a small one.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rowgrad import dtypes
+from rowgrad.kernels.kinds import SMALL
+from rowgrad.ops import OPERATORS, Operator
+from rowgrad.ops.results import RowGradient
+from rowgrad.optim import SGD
+
+REPEATS = SMALL  # each entry so often makes more than a small call
+
+
+def tasks() -> list[tuple[str, Callable[[], Any]]]:
+    """What has to run, with a label for each."""
+    found: list[tuple[str, Callable[[], Any]]] = []
+    for operator in OPERATORS.values():
+        for dtype in operator.types.get("T", ("",)):
+            found += [(f"{operator.name} {dtype}".strip(), task) for task in _tasks(operator, dtype)]
+    found += [(f"SGD {dtype}", partial(_descend, dtypes.NUMPY[dtype])) for dtype in dtypes.FLOATS]
+    return found
+
+
+def _tasks(operator: Operator, dtype: str) -> Iterator[Callable[[], Any]]:
+    inputs = {pin.name: _value(operator, pin.name, pin.dtype, dtype) for pin in operator.inputs}
+    yield partial(operator, *inputs.values())
+    repeated = {"indices", "segment_ids"} & set(inputs)
+    if len(repeated) == 2:
+        many = {name: np.repeat(value, REPEATS) if name in repeated else value for name, value in inputs.items()}
+        yield partial(operator, *many.values())
+    elif "reverse_index_map" in inputs and "d_values_grad" not in inputs:
+        inputs["reverse_index_map"] = np.repeat(inputs["reverse_index_map"], REPEATS)
+        yield partial(operator, *inputs.values())
+
+
+def _value(operator: Operator, name: str, variable: str, dtype: str) -> Any:
+    value = operator.example.inputs[name]
+    if variable != "T" or dtype == "string":
+        return value
+    target = dtypes.NUMPY[dtype]
+    array = np.zeros(np.shape(value)) if np.array(value).dtype.kind == "U" else np.array(value)
+    if target.names:  # quantised
+        return array.astype(target[0]).view(target)
+    return array.astype(target)
+
+
+def _descend(dtype: "np.dtype[Any]") -> None:
+    ids = np.arange(2 * SMALL)
+    SGD(lr=0.0).step_pooled(np.zeros((ids.size, 1), dtype), np.zeros((ids.size, 1), dtype), ids, ids)
+    SGD(lr=0.0).step(np.zeros((ids.size, 1), dtype), RowGradient(np.zeros((ids.size, 1), dtype), ids))
