@@ -7,6 +7,7 @@ the result. The last part repeats that at a size where the threads really share 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import ml_dtypes
@@ -46,6 +47,15 @@ def as_tuple(result: Any) -> tuple[Any, ...]:
 def call(op: str, args: Args, threads: int) -> tuple[Any, ...]:
     rowgrad.set_num_threads(threads)
     return as_tuple(getattr(rowgrad, op)(**args))
+
+
+@contextmanager
+def treated_as_large() -> Iterator[None]:
+    """Even the smallest call is cut into chunks for all threads, and has no kernel of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rowgrad.threads.GRAIN", 1)
+        patch.setattr("rowgrad.ops.sparse_segment_grad.SMALL", -1)
+        yield
 
 
 def contents(args: Args) -> dict[str, Any]:
@@ -106,12 +116,13 @@ TYPED = [
 @pytest.mark.parametrize(("op", "dtype"), TYPED)
 def test_same_as_naive(op: str, dtype: np.dtype[Any]) -> None:
     @settings(max_examples=40, deadline=None)
-    @given(strategies.calls(op, dtype), st.sampled_from(THREADS), st.sampled_from(LAYOUTS))
-    def check(args: Args, threads: int, layout: Callable[[Array], Array]) -> None:
+    @given(strategies.calls(op, dtype), st.sampled_from(THREADS), st.sampled_from(LAYOUTS), st.booleans())
+    def check(args: Args, threads: int, layout: Callable[[Array], Array], as_if_large: bool) -> None:
         expected = as_tuple(getattr(naive, op)(**args))
         given_args = laid_out(args, layout)
         before = contents(given_args)
-        actual = call(op, given_args, threads)
+        with treated_as_large() if as_if_large else nullcontext():
+            actual = call(op, given_args, threads)
         assert contents(given_args) == before
         assert len(actual) == len(expected)
         for want, got in zip(expected, actual, strict=True):

@@ -188,8 +188,9 @@ def sort(team, chunks, strips, rows, row_step, partners, partner_step, row_limit
     chunk = claim(team, phase)
     while chunk < chunks:
         first = chunk_start(chunk, chunks, size)
-        distinct = np.int64(first == 0 and size > 0)
-        for i in range(max(first, 1), chunk_start(chunk + 1, chunks, size)):
+        stop = chunk_start(chunk + 1, chunks, size)
+        distinct = np.int64(first == 0 < stop)
+        for i in range(max(first, 1), stop):
             distinct += peek(source, i) >> shift != peek(source, i - 1) >> shift
         row_starts[chunk] = distinct
         finish(team, phase)
