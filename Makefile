@@ -3,8 +3,8 @@
 #   make test    all tests
 
 PYTHON ?= python3
-# The frameworks whose arrays the tests pass in; `make test FRAMEWORKS=` does without, and says what it skips.
-FRAMEWORKS ?= torch==2.13.0 jax
+# What the tests compare with and pass arrays of; `make test FRAMEWORKS=` does without, and says what it skips.
+FRAMEWORKS ?= torch==2.13.0 fbgemm-gpu-cpu==1.8.0 jax scipy matplotlib
 TENSORFLOW ?= tensorflow-cpu==2.21.0
 # Whom `make bench` measures against, and what draws its pictures.
 PEERS ?= $(TENSORFLOW) torch==2.13.0 fbgemm-gpu-cpu==1.8.0 jax scipy matplotlib

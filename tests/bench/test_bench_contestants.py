@@ -2,48 +2,22 @@
 
 import subprocess
 import sys
-import warnings
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pytest
 
+import peers
 import rowgrad
+from peers import TINY, WORKS
 from rowgrad.bench import contestants, data, run, work
 from rowgrad.bench.contestants import PEERS, ours
-from rowgrad.bench.work import Bags, Entries, Work
-
-TINY = Bags(300, 8, 64, 5, "zipf")
-WORKS = [
-    *(Work(operation, operation, TINY, rivals) for operation, rivals in work.FORWARD_AND_BACK.items()),
-    Work("mean_grad_v2", "shuffled", replace(TINY, shuffled=True), ("tensorflow",)),
-    Work("mean_grad_v2", "bfloat16", replace(TINY, dtype="bfloat16"), ("tensorflow",)),
-    Work("mean_grad_v2", "int32", replace(TINY, ids="int32"), ("tensorflow",)),
-    *(Work(operation, operation, Entries(500), ("tensorflow",)) for operation in work.SPARSE),
-]
+from rowgrad.bench.work import Work
 
 
-@cache
-def loaded(peer):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a peer's import is not ours to judge
-        return contestants.load([peer])
-
-
-@pytest.mark.parametrize(
-    ("peer", "item"),
-    [pytest.param(peer, item, id=f"{peer}-{item.name}") for item in WORKS for peer in item.rivals],
-)
+@pytest.mark.parametrize(("peer", "item"), peers.cases(lambda peer: peer != "tensorflow"))
 def test_a_peer_gives_our_answer(peer, item):
-    if contestants.missing([peer]):
-        pytest.skip(f"{peer} is not installed")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        result = run.run_one(item, loaded(peer), rounds=1, pause=0)
-    assert "problem" not in result["timings"][peer]
-    assert set(result["timings"]) == {"rowgrad", peer}
-    assert result["ratios"][peer] > 0
+    peers.check(peer, item)
 
 
 def test_variants_give_our_answer():

@@ -10,7 +10,7 @@ from rowgrad.kernels.compile import inline, kernel
 from rowgrad.kernels.lanes import load, store, zeros1
 from rowgrad.kernels.order import BAD, ORDERED
 from rowgrad.kernels.raw import peek, poke
-from rowgrad.kernels.team import atomic_add, atomic_load, chunk_start, claim, enter, finish, leave, wait
+from rowgrad.kernels.team import add_up, atomic_add, atomic_load, chunk_start, claim, enter, finish, leave, lowest, wait
 
 # What `inspect_rows` tells in its `info` array, besides BAD and ORDERED.
 FULL = 2
@@ -62,9 +62,8 @@ def inspect_rows(team, chunks, indices, rank, size, rows, bad, info):
     wait(team, 0, chunks)
     if claim(team, 1) == 0:
         info[ORDERED] = 1
+        info[BAD] = lowest(bad, chunks)
         for chunk in range(chunks):
-            if info[BAD] < 0 and bad[chunk] >= 0:
-                info[BAD] = bad[chunk]
             if bad[chunks + chunk] == 0:
                 info[ORDERED] = 0
         finish(team, 1)
@@ -97,12 +96,7 @@ def place_rows(team, chunks, indices, rank, size, rows, words, shift, firsts, st
         chunk = claim(team, 1)
     wait(team, 1, chunks)
     if claim(team, 2) == 0:
-        total = np.int64(0)
-        for chunk in range(chunks):
-            here = starts[chunk]
-            starts[chunk] = total
-            total += here
-        info[FULL] = total
+        info[FULL] = add_up(starts, chunks)
         finish(team, 2)
     wait(team, 2, 1)
     leave(team, heard)
@@ -220,10 +214,10 @@ def fill_grad(team, chunks, reverse, values, width, sums, mapped, unmapped, ends
         finish(team, 0)
         chunk = claim(team, 0)
     wait(team, 0, chunks)
-    for chunk in range(chunks):
-        if bad[chunk] >= 0:
-            leave(team, heard)
-            return bad[chunk]
+    wrong = lowest(bad, chunks)
+    if wrong >= 0:
+        leave(team, heard)
+        return wrong
 
     summing = claim(team, 1) == 0
     total, second = zeros1(sums), zeros1(sums)

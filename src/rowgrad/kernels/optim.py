@@ -7,7 +7,7 @@ from rowgrad.kernels.ids import read_id
 from rowgrad.kernels.lanes import count, fill, load, store, zeros1, zeros16, zeros64
 from rowgrad.kernels.raw import peek, prefetch
 from rowgrad.kernels.sparse_segment_grad import sum_block
-from rowgrad.kernels.team import chunk_start, claim, enter, finish, leave, wait
+from rowgrad.kernels.team import chunk_start, claim, enter, finish, leave, lowest, wait
 
 # Entries whose sums are kept before their rows are changed: long enough to fetch the rows meanwhile.
 BLOCK = 64
@@ -58,10 +58,10 @@ def descend(team, chunks, rows, row_step, size, row_limit, grads, width, rate, s
         finish(team, 0)
         chunk = claim(team, 0)
     wait(team, 0, chunks)
-    for chunk in range(chunks):
-        if bad[chunk] >= 0:
-            leave(team, heard)
-            return bad[chunk]
+    wrong = lowest(bad, chunks)
+    if wrong >= 0:
+        leave(team, heard)
+        return wrong
 
     line = 64 // table.itemsize
     chunk = claim(team, 1)

@@ -10,7 +10,7 @@ import numpy as np
 from rowgrad.kernels.compile import inline, kernel
 from rowgrad.kernels.ids import read_id
 from rowgrad.kernels.raw import peek, poke
-from rowgrad.kernels.team import atomic_add, chunk_start, claim, enter, finish, leave, wait
+from rowgrad.kernels.team import add_up, atomic_add, chunk_start, claim, enter, finish, leave, lowest, wait
 
 # More bits a pass touch more pages at a time than the TLB holds; fewer need more passes.
 MOST_DIGIT_BITS = 10
@@ -138,9 +138,8 @@ def sort(team, chunks, strips, rows, row_step, partners, partner_step, row_limit
     wait(team, 1, strips)
     if claim(team, 2) == 0:
         info[ORDERED] = 1
+        info[BAD] = lowest(bad, strips)
         for strip in range(strips):
-            if bad[strip] >= 0 and info[BAD] < 0:
-                info[BAD] = bad[strip]
             if bad[strips + strip] == 0:
                 info[ORDERED] = 0
         _scan(histogram, strips, buckets)
@@ -197,12 +196,7 @@ def sort(team, chunks, strips, rows, row_step, partners, partner_step, row_limit
         chunk = claim(team, phase)
     wait(team, phase, chunks)
     if claim(team, phase + 1) == 0:
-        total = np.int64(0)
-        for chunk in range(chunks):
-            here = row_starts[chunk]
-            row_starts[chunk] = total
-            total += here
-        info[DISTINCT] = total
+        info[DISTINCT] = add_up(row_starts, chunks)
         info[BUFFER] = 0 if info[ORDERED] != 0 else passes % 2
         finish(team, phase + 1)
     wait(team, phase + 1, 1)

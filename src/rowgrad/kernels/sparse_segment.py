@@ -23,7 +23,7 @@ from rowgrad.kernels.lanes import (
     zeros256,
 )
 from rowgrad.kernels.raw import prefetch
-from rowgrad.kernels.team import chunk_start, claim, enter, finish, leave, wait
+from rowgrad.kernels.team import chunk_start, claim, enter, finish, leave, lowest, wait
 
 BLOCK = 8
 AHEAD = 16  # entries by which rows of the table are fetched before they are needed
@@ -141,10 +141,10 @@ def pool(team, chunks, indices, index_step, ids, id_step, size, rows, data_rows,
         finish(team, 0)
         chunk = claim(team, 0)
     wait(team, 0, chunks)
-    for chunk in range(chunks):
-        if bad[chunk] >= 0:
-            leave(team, heard)
-            return bad[chunk]
+    wrong = lowest(bad, chunks)
+    if wrong >= 0:
+        leave(team, heard)
+        return wrong
 
     chunk = claim(team, 1)
     while chunk < chunks:

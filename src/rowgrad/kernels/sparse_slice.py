@@ -8,7 +8,7 @@ import numpy as np
 
 from rowgrad.kernels.compile import inline, kernel
 from rowgrad.kernels.raw import peek, poke
-from rowgrad.kernels.team import chunk_start, claim, enter, finish, leave, wait
+from rowgrad.kernels.team import add_up, chunk_start, claim, enter, finish, leave, wait
 
 NEAR = 1000
 
@@ -52,12 +52,7 @@ def count_window(team, chunks, indices, entries, rank, start, size, kept):
         chunk = claim(team, 0)
     wait(team, 0, chunks)
     if claim(team, 1) == 0:
-        total = np.int64(0)
-        for chunk in range(chunks):
-            here = kept[chunk]
-            kept[chunk] = total
-            total += here
-        kept[chunks] = total
+        kept[chunks] = add_up(kept, chunks)
         finish(team, 1)
     wait(team, 1, 1)
     leave(team, heard)

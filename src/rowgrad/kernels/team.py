@@ -134,6 +134,26 @@ def wait(team, phase, chunks):
 
 
 @inline
+def lowest(positions, chunks):
+    """The first position that a chunk has found, or -1 if none has."""
+    for chunk in range(chunks):
+        if positions[chunk] >= 0:
+            return positions[chunk]
+    return np.int64(-1)
+
+
+@inline
+def add_up(counts, chunks):
+    """Turn the count of each chunk into the sum of those before it; returns the sum of all."""
+    total = np.int64(0)
+    for chunk in range(chunks):
+        here = counts[chunk]
+        counts[chunk] = total
+        total += here
+    return total
+
+
+@inline
 def chunk_start(chunk, chunks, size):
     """Where `chunk` of `chunks` equal parts of `size` entries begins."""
     return chunk * size // chunks
