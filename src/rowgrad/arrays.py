@@ -68,7 +68,9 @@ def settle(array: Array) -> Array:
 
     A read-only array is lent under a writable name instead of being copied; kernels never write to inputs.
     """
-    array = np.require(array, array.dtype.newbyteorder("="), ["C", "A"])
+    flags = array.flags
+    if not (flags.c_contiguous and flags.aligned and array.dtype.isnative):
+        array = np.require(array, array.dtype.newbyteorder("="), ["C", "A"])
     if array.flags.writeable or array.dtype.kind in "OT":  # text is not for kernels
         return array
     return np.asarray(_Writable(array)).view(array.dtype)

@@ -43,7 +43,7 @@ def allocate(shape: tuple[int, ...], dtype: Any, *, argument: str | None = None,
         if zero:
             clear(array)
         return array
-    if nbytes >= LARGE and nbytes > (free := available()):
+    if nbytes >= LARGE and nbytes > (free := _available_after_clearing(nbytes)):
         raise _out_of_memory(shape, dtype, argument, f"about {_gigabytes(free)} are free")
     try:
         if nbytes < POOLED:
@@ -57,7 +57,7 @@ def allocate(shape: tuple[int, ...], dtype: Any, *, argument: str | None = None,
 
 def check_room(nbytes: int, argument: str) -> None:
     """There must be room for a copy of `argument` of that many bytes."""
-    if nbytes >= LARGE and nbytes > (free := available()):
+    if nbytes >= LARGE and nbytes > (free := _available_after_clearing(nbytes)):
         raise OutOfMemoryError(
             f"{argument} has to be copied, which takes {_gigabytes(nbytes)}, and about {_gigabytes(free)} are free. "
             "Pass a contiguous array of a type that is listed.",
@@ -104,10 +104,10 @@ class _Lease:
         self._block = block
         self.__array_interface__ = block.__array_interface__
 
-    def __del__(self) -> None:
+    def __del__(self, free: list[Array] = _free) -> None:
         # This may run anywhere, in the middle of `_take` too: so no lock, only an append, which is atomic.
-        if sum(block.nbytes for block in tuple(_free)) + self._block.nbytes <= pool_limit():
-            _free.append(self._block)
+        if sum(block.nbytes for block in tuple(free)) + self._block.nbytes <= pool_limit():
+            free.append(self._block)
 
 
 def _leased(block: Array, shape: tuple[int, ...], dtype: "np.dtype[Any]") -> Array:
@@ -191,6 +191,12 @@ def _gigabytes(nbytes: int) -> str:
     return f"{nbytes / 1e9:.3g} GB"
 
 
+def _available_after_clearing(nbytes: int) -> int:
+    """What is free; if that is less than `nbytes`, what is kept for later results is given up first."""
+    free = available()
+    return free if nbytes <= free or not clear_pool() else available()
+
+
 def available() -> int:
     """The bytes this process can still get: what the machine has free, within the limit of its control group."""
     free = _machine_free()
@@ -224,3 +230,13 @@ def _number(path: Path) -> int | None:
         return int(path.read_text())
     except (OSError, ValueError):  # no control group, or the word "max"
         return None
+
+
+def _after_fork() -> None:
+    """A thread of the parent may have held the lock, and is not there to release it."""
+    global _pool_lock
+    _pool_lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
