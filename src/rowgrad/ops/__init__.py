@@ -1,6 +1,6 @@
 """The operators: one file per family, each with its checks, shapes, gradient rules and the call into the kernels.
 
-`OPERATORS` holds all of them by name, in the order in which users meet them.
+`OPERATORS` holds all of them by name, in the order in which users meet them; `BLOCKS` also what only pages have.
 """
 
 from rowgrad.ops import catalogue, fill_empty_rows, sparse_segment, sparse_segment_grad, sparse_slice
@@ -13,7 +13,9 @@ FAMILIES = {
     "fill_empty_rows": "Filling empty rows",
     "sparse_slice": "Slicing sparse tensors",
 }
-OPERATORS = dict(sorted(catalogue.OPERATORS.items(), key=lambda item: list(FAMILIES).index(item[1].family)))
+# Everything a page may hold, and, of these, what is a function of arrays.
+BLOCKS = dict(sorted(catalogue.OPERATORS.items(), key=lambda item: list(FAMILIES).index(item[1].family)))
+OPERATORS = {name: operator for name, operator in BLOCKS.items() if operator.role == "operator"}
 
-__all__ = ["FAMILIES", "OPERATORS", "Attribute", "Example", "Operator", "Pin", "fill_empty_rows", "sparse_segment",
+__all__ = ["BLOCKS", "FAMILIES", "OPERATORS", "Attribute", "Example", "Operator", "Pin", "fill_empty_rows", "sparse_segment",
            "sparse_segment_grad", "sparse_slice"]  # fmt: skip

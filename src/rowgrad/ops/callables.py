@@ -7,8 +7,8 @@ from collections.abc import Callable
 from inspect import Parameter, Signature
 from typing import Any
 
-from rowgrad.errors import InvalidArgumentError
-from rowgrad.ops.catalogue import OPERATORS, Attribute, Operator
+from rowgrad.ops.attributes import check_attributes
+from rowgrad.ops.catalogue import OPERATORS, REQUIRED, Operator
 from rowgrad.ops.docstrings import docstring
 
 
@@ -16,7 +16,8 @@ def by_function() -> dict[str, list[Operator]]:
     """The operators behind each function, the one with the fewest inputs first."""
     groups: dict[str, list[Operator]] = {}
     for operator in sorted(OPERATORS.values(), key=lambda operator: len(operator.inputs)):
-        groups.setdefault(operator.function, []).append(operator)
+        if operator.function is not None:
+            groups.setdefault(operator.function, []).append(operator)
     return groups
 
 
@@ -36,7 +37,10 @@ def _options(operator: Operator) -> list[Parameter]:
 def raw_signature(operator: Operator) -> Signature:
     """Inputs, then attributes, then `name`, as in TensorFlow."""
     inputs = [p for p in function_signature([operator]).parameters.values() if p.kind is not Parameter.KEYWORD_ONLY]
-    attributes = [Parameter(a.name, Parameter.KEYWORD_ONLY, default=a.default) for a in operator.attributes]
+    attributes = [
+        Parameter(a.name, Parameter.KEYWORD_ONLY, default=Parameter.empty if a.default is REQUIRED else a.default)
+        for a in operator.attributes
+    ]
     return Signature([*inputs, *attributes, Parameter("name", Parameter.KEYWORD_ONLY, default=None)])
 
 
@@ -62,15 +66,16 @@ def make_function(name: str, operators: list[Operator]) -> Callable[..., Any]:
 
 
 def make_raw_op(operator: Operator) -> Callable[..., Any]:
-    """The function with TensorFlow's name; `name` and attributes are taken, and change nothing."""
+    """The function with TensorFlow's name and attributes; `name` is taken, and changes nothing."""
     signature = function_signature([operator])
     names = tuple(pin.name for pin in operator.inputs)
 
     def function(*args: Any, name: str | None = None, **kwargs: Any) -> Any:
-        for attribute in operator.attributes:
-            if attribute.name in kwargs:
-                _check_attribute(operator, attribute, kwargs.pop(attribute.name))
-        return operator(*_bind(signature, names, args, kwargs))
+        if not operator.attributes:
+            return operator(*_bind(signature, names, args, kwargs))
+        given = {a.name: kwargs.pop(a.name) for a in operator.attributes if a.name in kwargs}
+        inputs = _bind(signature, names, args, kwargs)
+        return operator(*inputs, **check_attributes(operator, given))
 
     text = docstring([operator], f"raw_ops.{operator.name}")
     return _dressed(function, operator.name, "rowgrad.raw_ops", text, raw_signature(operator))
@@ -99,14 +104,3 @@ def _bind(
     bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
     return tuple(bound.arguments[name] for name in names)
-
-
-def _check_attribute(operator: Operator, attribute: Attribute, value: Any) -> None:
-    if type(value) is not type(attribute.default):
-        raise InvalidArgumentError(
-            f"{attribute.name} is {value!r}; it must be a {type(attribute.default).__name__}.",
-            code="wrong-attribute",
-            argument=attribute.name,
-            value=value,
-            op=operator.name,
-        )

@@ -12,16 +12,25 @@ import numpy as np
 
 from rowgrad import arrays
 from rowgrad.errors import RowgradError
-from rowgrad.ops.pins import Input, Pin, fit_out
+from rowgrad.ops.pins import Input, ManyInputs, Pin, fit_out, is_untyped
+
+
+REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "REQUIRED"})()
 
 
 @dataclass(frozen=True)
 class Attribute:
-    """A setting of an operator that is no array."""
+    """A setting of an operator that is no array.
+
+    `kind` says what it holds: ``bool``, ``int``, ``float``, ``text``, ``dtype``, ``shape`` or ``value`` (any literal).
+    One whose default is `REQUIRED` must be given. `passed` tells whether `compute` takes it.
+    """
 
     name: str
     default: Any
     doc: str
+    kind: str = "bool"
+    passed: bool = True
 
 
 @dataclass(frozen=True)
@@ -31,19 +40,25 @@ class Example:
     inputs: Mapping[str, Any]
     outputs: Mapping[str, Any]
     note: str = ""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class Operator:
     """One operator.
 
-    `compute` takes ndarrays (lone whole numbers as ints), checks them, and gives ndarrays. `gradient` has one rule per
-    differentiable input, written as a call of other operators (see `gradients`). `options` are keyword arguments that
-    change how the result is made, not what it is: ``out`` and ``plan``.
+    `compute` takes ndarrays (lone whole numbers as ints) and, by name, attributes; it checks them, and gives ndarrays.
+    `gradient` has one rule per differentiable input, or several that are added up, each written as a call of other
+    operators (see `gradients`). `options` are keyword arguments that change how the result is made, not what it is:
+    ``out`` and ``plan``. `function` is the name at the top level of the package, for those that have one.
+
+    `shape_rule` gives the shapes of the outputs where the notation of pins does not (see `shapes`). `updates` names,
+    for each input that is a variable, the output that is its new value. `role` is ``"operator"``, or what the block
+    means to a page: those blocks hold or move data, and are no functions.
     """
 
     name: str
-    function: str
+    function: str | None
     family: str
     summary: str
     inputs: tuple[Pin, ...]
@@ -54,19 +69,22 @@ class Operator:
     cost: str
     example: Example
     compute: Callable[..., Any]
-    gradient: Mapping[str, str] = field(default_factory=dict)
+    gradient: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     compact_gradient: Mapping[str, str] = field(default_factory=dict)
     attributes: tuple[Attribute, ...] = ()
     options: tuple[str, ...] = ()
     result: type | None = None
     notes: str = ""
     in_tensorflow: bool = True
+    shape_rule: Callable[..., Mapping[str, Any]] | None = None
+    updates: Mapping[str, str] = field(default_factory=dict)
+    role: str = "operator"
     fitters: tuple[Input, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        fitters = tuple(Input(pin, self.dtypes_of(pin)) for pin in self.inputs)
+        fitters = tuple((ManyInputs if pin.many else Input)(pin, self.dtypes_of(pin)) for pin in self.inputs)
         object.__setattr__(self, "fitters", fitters)
-        variables = [pin.dtype for pin in self.inputs if pin.dtype in self.types]
+        variables = [pin.dtype for pin in self.inputs if pin.dtype in self.types for _ in range(1 + pin.many)]
         repeated = tuple(pin.dtype if variables.count(pin.dtype) > 1 else None for pin in self.inputs)
         object.__setattr__(self, "_repeated", repeated if any(repeated) else None)
 
@@ -74,8 +92,16 @@ class Operator:
         """The names of the types that `pin` may have."""
         return self.types.get(pin.dtype, (pin.dtype,))
 
+    @property
+    def call_name(self) -> str:
+        """How users call it: ``sparse_slice``, or ``raw_ops.MatMul``."""
+        return self.function or f"raw_ops.{self.name}"
+
     def __call__(self, *values: Any, **options: Any) -> Any:
-        """Run on whatever arrays the caller holds, all inputs in order; results are of the kind of the first."""
+        """Run on whatever arrays the caller holds, all inputs in order; results are of the kind of the first.
+
+        Attributes and options are given by name; attributes must have been checked.
+        """
         try:
             if options:
                 return self._call_with_options(values, options)
@@ -92,7 +118,7 @@ class Operator:
 
     def _call_with_options(self, values: tuple[Any, ...], options: dict[str, Any]) -> Any:
         plan, out = options.get("plan"), options.get("out")
-        settings: dict[str, Any] = {}
+        settings = {a.name: options[a.name] for a in self.attributes if a.passed and a.name in options}
         if plan is not None:
             settings["plan"] = plan
             values = plan.complete(self, values)
@@ -114,18 +140,34 @@ class Operator:
             return [fitter.fit(value) for fitter, value in zip(self.fitters, values, strict=True)]
         bound: dict[str, np.dtype[Any]] = {}
         fitted = []
-        for fitter, value, variable in zip(self.fitters, values, repeated, strict=True):
-            array = fitter.fit(value, bound.get(variable) if variable else None)
-            if variable:
-                bound.setdefault(variable, array.dtype)
+        for position, (fitter, value, variable) in enumerate(zip(self.fitters, values, repeated, strict=True)):
+            if variable is None:
+                fitted.append(fitter.fit(value))
+                continue
+            if variable not in bound and is_untyped(value):
+                self._bind_by_later(variable, position, values, bound)
+            array = fitter.fit(value, bound.get(variable))
+            first = array[0] if fitter.pin.many else array
+            bound.setdefault(variable, np.asarray(first).dtype)
             fitted.append(array)
         return fitted
+
+    def _bind_by_later(
+        self, variable: str, position: int, values: tuple[Any, ...], bound: dict[str, "np.dtype[Any]"]
+    ) -> None:
+        """A number written in Python takes the type of an array that comes after it."""
+        for fitter, value in zip(self.fitters[position + 1 :], values[position + 1 :], strict=True):
+            if fitter.pin.dtype == variable and not fitter.pin.many and not is_untyped(value):
+                bound[variable] = np.asarray(fitter.fit(value)).dtype
+                return
 
 
 def _first_kind(values: tuple[Any, ...]) -> arrays.Kind:
     for value in values:
         if type(value) is np.ndarray:
             return arrays.NUMPY
+        if isinstance(value, list | tuple) and value and not is_untyped(value):
+            return _first_kind(tuple(value))
         kind = arrays.kind_of(value)
         if kind is not None:
             return kind

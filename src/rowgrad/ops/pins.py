@@ -22,12 +22,16 @@ INT64_MAX = 2**63 - 1
 
 @dataclass(frozen=True)
 class Pin:
-    """One input or output: `dtype` is a type's name, or a variable that the operator's `types` spell out."""
+    """One input or output: `dtype` is a type's name, or a variable that the operator's `types` spell out.
+
+    `many` pins take a list of arrays, one after the other.
+    """
 
     name: str
     dtype: str
     shape: str
     doc: str
+    many: bool = False
 
 
 class Input:
@@ -52,7 +56,7 @@ class Input:
         if type(value) is np.ndarray:
             array, untyped = value, False
         else:
-            array, untyped = self._adopt(value), _is_untyped(value)
+            array, untyped = self._adopt(value), is_untyped(value)
         if untyped or array.dtype not in self.allowed or (bound is not None and array.dtype != bound):
             check_room(array.size * 8, self.pin.name)
             array = self._convert(array, untyped, bound)
@@ -162,6 +166,26 @@ class Input:
         )
 
 
+class ManyInputs(Input):
+    """A pin that takes a list of arrays, all of one type."""
+
+    __slots__ = ()
+
+    def fit(self, value: Any, bound: "np.dtype[Any] | None" = None) -> tuple[Array, ...]:
+        """Each of the arrays as `Input` makes it; numbers written in Python take the type of the others."""
+        if not isinstance(value, list | tuple) or not value:
+            raise InvalidArgumentError(
+                f"{self.pin.name} must be a list of one or more arrays.",
+                code="not-a-list",
+                argument=self.pin.name,
+                value=type(value).__name__,
+            )
+        typed = [item for item in value if not is_untyped(item)]
+        if bound is None:
+            bound = super().fit(typed[0] if typed else value[0]).dtype
+        return tuple(super(ManyInputs, self).fit(item, bound) for item in value)
+
+
 def fit_out(value: Any) -> Array:
     """The ndarray that shares memory with `out`, the array a caller wants the result in."""
     kind = arrays.kind_of(value)
@@ -205,7 +229,7 @@ def _is_text(array: Array) -> bool:
     return array.dtype.kind in "UST"
 
 
-def _is_untyped(value: Any) -> bool:
+def is_untyped(value: Any) -> bool:
     """Whether `value` is made of Python's own lists and numbers, which carry no type of their own."""
     while isinstance(value, list | tuple) and value:
         value = value[0]

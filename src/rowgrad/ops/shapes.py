@@ -1,7 +1,8 @@
 """The shape rule: from the shapes of an operator's inputs to those of its outputs, before anything runs.
 
-Shapes in declarations are read as in `pins`. A size that cannot be known without running (how many rows are distinct,
-say) is None.
+Shapes in declarations are read as in `pins`. A size that is not known yet may have a name (``"batch"``); one that
+cannot be known without running (how many rows are distinct, say) is None. A shape of which not even the rank is known
+is None as a whole.
 """
 
 import ast
@@ -13,7 +14,8 @@ from rowgrad.errors import InvalidArgumentError
 from rowgrad.ops.catalogue import Operator
 from rowgrad.ops.pins import Pin
 
-Shape = tuple[int | None, ...]
+Size = int | str | None
+Shape = tuple[Size, ...]
 
 
 @cache
@@ -24,17 +26,42 @@ def _parts(text: str) -> tuple[ast.expr, ...]:
     return tuple(tree.elts)
 
 
-def infer(operator: Operator, shapes: Mapping[str, Shape], values: Mapping[str, Any]) -> dict[str, Shape]:
-    """The shapes of the outputs; `values` holds the inputs whose values are known already."""
-    sizes: dict[str, int | None] = {}
-    rest: Shape = ()
+def infer(
+    operator: Operator,
+    shapes: Mapping[str, Any],
+    values: Mapping[str, Any],
+    attributes: Mapping[str, Any] | None = None,
+) -> dict[str, Shape | None]:
+    """The shapes of the outputs.
+
+    `shapes` holds those of the inputs that are known (a list of them for a pin that takes many), `values` the inputs
+    whose values are known already.
+    """
+    if operator.shape_rule is not None:
+        return dict(operator.shape_rule(shapes, values, attributes or {}))
+    sizes: dict[str, Size] = {}
+    rest: Shape | None = None
     for pin in operator.inputs:
-        if pin.name in shapes:
+        if shapes.get(pin.name) is not None:
             rest = _match(pin, shapes[pin.name], sizes) or rest
-    return {pin.name: _shape(pin, sizes, rest, values) for pin in operator.outputs}
+    if rest is None and any(shapes.get(pin.name) is None for pin in operator.inputs if is_open(pin)):
+        return {pin.name: None if is_open(pin) else _shape(pin, sizes, (), values) for pin in operator.outputs}
+    return {pin.name: _shape(pin, sizes, rest or (), values) for pin in operator.outputs}
 
 
-def _match(pin: Pin, shape: Shape, sizes: dict[str, int | None]) -> Shape:
+def is_open(pin: Pin) -> bool:
+    """Whether `pin` takes or gives arrays of any further dimensions."""
+    return pin.shape.endswith("...]")
+
+
+def same_size(left: Size, right: Size) -> bool | None:
+    """Whether two sizes are equal; None where that is not known yet."""
+    if left == right and left is not None:
+        return True
+    return False if isinstance(left, int) and isinstance(right, int) else None
+
+
+def _match(pin: Pin, shape: Shape, sizes: dict[str, Size]) -> Shape:
     """Bind the sizes that `pin` names to those of `shape`; gives what ``...`` stands for."""
     parts = _parts(pin.shape)
     open_ended = bool(parts) and isinstance(parts[-1], ast.Constant)
@@ -49,19 +76,19 @@ def _match(pin: Pin, shape: Shape, sizes: dict[str, int | None]) -> Shape:
     for part, size in zip(named, shape, strict=False):
         name = ast.unparse(part)
         known = sizes.get(name)
-        if known is not None and size is not None and known != size:
+        if isinstance(known, int) and isinstance(size, int) and known != size:
             raise InvalidArgumentError(
                 f"{pin.name} has shape {list(shape)}, but {name} is {known} by the inputs before it.",
                 code="length-mismatch",
                 argument=pin.name,
                 value=shape,
             )
-        sizes[name] = size if known is None else known
+        sizes[name] = known if isinstance(known, int) or size is None else size
     return shape[len(named) :]
 
 
-def _shape(pin: Pin, sizes: Mapping[str, int | None], rest: Shape, values: Mapping[str, Any]) -> Shape:
-    shape: list[int | None] = []
+def _shape(pin: Pin, sizes: Mapping[str, Size], rest: Shape, values: Mapping[str, Any]) -> Shape:
+    shape: list[Size] = []
     for part in _parts(pin.shape):
         if isinstance(part, ast.Constant):
             shape.extend(rest)
@@ -70,7 +97,7 @@ def _shape(pin: Pin, sizes: Mapping[str, int | None], rest: Shape, values: Mappi
     return tuple(shape)
 
 
-def _size(part: ast.expr, sizes: Mapping[str, int | None], values: Mapping[str, Any]) -> int | None:
+def _size(part: ast.expr, sizes: Mapping[str, Size], values: Mapping[str, Any]) -> Size:
     match part:
         case ast.Name(id=name) if name in values:
             return int(values[name])

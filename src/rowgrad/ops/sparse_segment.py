@@ -115,7 +115,10 @@ SCALED = {
     "SqrtN": "output[s] = (x0 + x1 + … + x(n−1)) / sqrt(n)",
 }
 SPARSE_GRADIENT = Attribute(
-    "sparse_gradient", False, "Whether the backward operator is the compact one (GradV2). The result is the same."
+    "sparse_gradient",
+    False,
+    "Whether the backward operator is the compact one (GradV2). The result is the same.",
+    passed=False,
 )
 
 
