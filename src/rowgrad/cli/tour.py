@@ -87,7 +87,7 @@ def stops() -> list[Stop]:
 def _stop(forward: str, gradient: str, draw: Callable[[Any, Console], None], sentence: str, **changes: Any) -> Stop:
     """A stop at the worked example of `gradient`; `changes` make the example of `forward` fit where it does not."""
     operator, backward = OPERATORS[forward], OPERATORS[gradient]
-    rules = (*operator.gradient.values(), *operator.compact_gradient.values())
+    rules = map(str, (*operator.gradient.values(), *operator.compact_gradient.values()))
     rule = parse(next(rule for rule in rules if rule.startswith(f"{gradient}(")))
     call = next(node for node in ast.walk(rule) if isinstance(node, ast.Call))
     inputs = dict(backward.example.inputs)

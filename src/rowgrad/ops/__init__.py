@@ -3,19 +3,24 @@
 `OPERATORS` holds all of them by name, in the order in which users meet them; `BLOCKS` also what only pages have.
 """
 
-from rowgrad.ops import catalogue, fill_empty_rows, sparse_segment, sparse_segment_grad, sparse_slice
+from importlib import import_module
+
+from rowgrad.ops import catalogue
 from rowgrad.ops.catalogue import Attribute, Example, Operator
 from rowgrad.ops.pins import Pin
 
+# The modules of this folder that declare operators, with their titles.
 FAMILIES = {
     "sparse_segment": "Pooled look-ups",
     "sparse_segment_grad": "Gradients of pooled look-ups",
     "fill_empty_rows": "Filling empty rows",
     "sparse_slice": "Slicing sparse tensors",
 }
+for _family in FAMILIES:
+    import_module(f"{__name__}.{_family}")
+
 # Everything a page may hold, and, of these, what is a function of arrays.
 BLOCKS = dict(sorted(catalogue.OPERATORS.items(), key=lambda item: list(FAMILIES).index(item[1].family)))
 OPERATORS = {name: operator for name, operator in BLOCKS.items() if operator.role == "operator"}
 
-__all__ = ["BLOCKS", "FAMILIES", "OPERATORS", "Attribute", "Example", "Operator", "Pin", "fill_empty_rows", "sparse_segment",
-           "sparse_segment_grad", "sparse_slice"]  # fmt: skip
+__all__ = ["BLOCKS", "FAMILIES", "OPERATORS", "Attribute", "Example", "Operator", "Pin"]

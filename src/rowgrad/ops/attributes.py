@@ -59,7 +59,7 @@ def _checked(operator: Operator, attribute: Attribute, value: Any) -> Any:
 def _is_size(size: Any) -> bool:
     if isinstance(size, str):
         return size.isidentifier()
-    return isinstance(size, int | np.integer) and not isinstance(size, bool) and size >= 0
+    return isinstance(size, int | np.integer) and not isinstance(size, bool) and int(size) >= 0
 
 
 def _dtype_name(operator: Operator, attribute: Attribute, value: Any) -> str:

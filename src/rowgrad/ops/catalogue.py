@@ -14,7 +14,6 @@ from rowgrad import arrays
 from rowgrad.errors import RowgradError
 from rowgrad.ops.pins import Input, ManyInputs, Pin, fit_out, is_untyped
 
-
 REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "REQUIRED"})()
 
 

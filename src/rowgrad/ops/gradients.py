@@ -3,9 +3,10 @@
 In a rule, a name is an input, an output or an attribute of the operator; ``d_`` before an output's name is the
 gradient that flows into that output; ``rows(x)`` is the number of rows of x; ``Op(...).pin`` takes one result of
 several; ``x if attribute else y`` chooses. Numbers and lists are literals. The rule of a pin that takes many arrays is
-that of one of them, ``part``, at ``position``; ``[Op(value) for value in values]`` goes through all. A rule says nothing
-of arrays: `evaluate` walks it and leaves to the caller what applying an operator means, `backward` applies it to
-arrays.
+that of one of them, ``part``, at ``position``; ``[Op(value) for value in values]`` goes through all.
+
+A rule says nothing of arrays: `evaluate` walks it and leaves to the caller what applying an operator means, `backward`
+applies it to arrays.
 """
 
 import ast
