@@ -68,3 +68,42 @@ class DTypeError(RowgradError, TypeError):
 
 class OutOfMemoryError(RowgradError, MemoryError):
     """The result would not fit into the memory that is free."""
+
+
+class FileError(RowgradError, ValueError):
+    """A file is missing, damaged, of another format, or outside the folder it may be in; `hint` says what helps."""
+
+    def __init__(self, message: str, hint: str = "", *, code: str = "bad-file", **fields: Any) -> None:
+        super().__init__(message, code=code, **fields)
+        self.hint = hint
+
+
+class PageError(RowgradError, ValueError):
+    """A page is wrong, or a change would make it so; says at which block and pin.
+
+    Attributes
+    ----------
+    block : str or None
+        The block at fault.
+    pin : str or None
+        The pin or attribute at fault; the same as `argument`.
+    """
+
+    def __init__(self, message: str, *, block: str | None = None, pin: str | None = None, **fields: Any) -> None:
+        super().__init__(message, argument=pin, **fields)
+        self.block = block
+
+    @property
+    def pin(self) -> str | None:
+        """The pin or attribute at fault."""
+        return self.argument
+
+    def __str__(self) -> str:
+        where = self.block or ""
+        if self.block and self.pin:
+            where += f":{self.pin}"
+        return f"{where}: {self.message}" if where else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = {name: getattr(self, name) for name in ("block", "pin", "code", "position", "value", "op")}
+        return _rebuild, (type(self), self.message, fields)

@@ -85,7 +85,7 @@ def test_the_example_command_can_be_copied(operator, tmp_path):
     target = tmp_path / "out.npz"
     result = run(*shlex.split(example_command(operator))[1:], "--out", str(target))
     assert result.exit_code == 0, result.output
-    from rowgrad.cli.files import read
+    from rowgrad.files import read
 
     written = {pin.name: read(target, pin.name) for pin in operator.outputs}
     assert examples.differing(operator, written) == []

@@ -78,7 +78,7 @@ def test_text_that_is_neither():
     problem = refusal("hello")
     assert "'hello' is not a file" in problem.message
     assert problem.hint == "a string is written '\"hello\"'."
-    assert refusal("data.csv").code == 2
+    assert refusal("data.txt").code == 2
     assert refusal("").code == 2
 
 

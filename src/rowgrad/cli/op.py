@@ -10,7 +10,8 @@ from rich.markup import escape
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from rowgrad.cli import files, names, show, values
+from rowgrad import files
+from rowgrad.cli import names, show, targets, values
 from rowgrad.cli.problems import BAD_USAGE, Problem
 from rowgrad.ops import Operator, Pin
 from rowgrad.ops.gradients import apply_to_arrays
@@ -127,7 +128,7 @@ def run_on_files(
     if missing:
         raise _missing(operator, missing)
     if out is not None:
-        files.check_target(out, [pin.name for pin in operator.outputs], force=force)
+        targets.check_target(out, [pin.name for pin in operator.outputs], force=force)
     if threads is not None:
         set_num_threads(threads)
     with show.waiting(f"running {operator.name}"):

@@ -12,7 +12,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from rowgrad.cli.show import errors
-from rowgrad.errors import RowgradError
+from rowgrad.errors import FileError, RowgradError
 
 BAD_DATA, BAD_USAGE, INTERRUPTED = 1, 2, 130
 
@@ -67,6 +67,8 @@ def report(error: Exception) -> int:
 def _described(error: Exception) -> tuple[str, str, int]:
     if isinstance(error, Problem):
         return error.message, error.hint, error.code
+    if isinstance(error, FileError):
+        return error.message, error.hint, BAD_USAGE if error.code == "no-such-part" else BAD_DATA
     if isinstance(error, RowgradError):
         return str(error), "", BAD_DATA
     if isinstance(error, MemoryError):

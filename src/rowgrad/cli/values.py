@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from rowgrad import dtypes
-from rowgrad.cli import files
+from rowgrad import dtypes, files
 from rowgrad.cli.problems import BAD_USAGE, Problem
 from rowgrad.dtypes import BFLOAT16, NUMPY, QUANTISED, Array
 
-FORMS = "a file (x.npy, x.npz:member, x.parquet:column) or JSON (5, '[1, 2]', '[\"a\", \"b\"]')"
+FORMS = "a file (x.npy, x.npz:member, x.parquet:column, x.csv:column) or JSON (5, '[1, 2]', '[\"a\", \"b\"]')"
 
-_FILE = re.compile(r"(?P<path>.+?\.(?:npy|npz|parquet))(?::(?P<part>.*))?", re.IGNORECASE | re.DOTALL)
+_FILE = re.compile(r"(?P<path>.+?\.(?:npy|npz|parquet|csv))(?::(?P<part>.*))?", re.IGNORECASE | re.DOTALL)
 
 
 def parse(text: str) -> Any:

@@ -8,15 +8,16 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from rowgrad.cli import files
-from rowgrad.cli.problems import Problem
+from rowgrad import files
 from rowgrad.dtypes import NUMPY
+from rowgrad.errors import FileError
+from rowgrad.files import store
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
 def refusal(function, *args, **kwargs):
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(FileError) as caught:
         function(*args, **kwargs)
     return caught.value
 
@@ -72,7 +73,7 @@ def test_pickles_are_refused_and_not_run(tmp_path):
     for name, part in (("x.npy", None), ("x.npz", None), ("x.npz", "a")):
         problem = refusal(files.read, tmp_path / name, part)
         assert "pickled" in problem.message
-        assert problem.code == 1
+        assert problem.code == "bad-file"
     assert not marker.exists()
 
 
@@ -133,23 +134,6 @@ def test_missing_file_and_folder(tmp_path):
     assert "folder" in refusal(files.read, tmp_path / "y.npy", None).message
 
 
-def test_targets(tmp_path):
-    def check(name, results=("output",), force=False):
-        return refusal(files.check_target, tmp_path / name, list(results), force=force)
-
-    assert ".npz or .npy" in check("x.csv").message
-    several = check("x.npy", ["output", "sorted_unique_indices"])
-    assert "2 results (output, sorted_unique_indices)" in several.message
-    assert several.hint.endswith("x.npz")
-    assert "no folder" in check("missing/x.npz").message
-    (tmp_path / "x.npz").write_bytes(b"precious")
-    assert "--force" in check("x.npz").hint
-    files.check_target(tmp_path / "x.npz", ["output"], force=True)
-    files.check_target(tmp_path / "new.npz", ["a", "b"], force=False)
-    (tmp_path / "d.npz").mkdir()
-    assert "folder" in check("d.npz", force=True).message
-
-
 def test_a_write_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
     path = tmp_path / "x.npz"
     path.write_bytes(b"precious")
@@ -157,7 +141,7 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
     def fail(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files, "_write_array", fail)
+    monkeypatch.setattr(store, "_write_array", fail)
     with pytest.raises(OSError, match="No space"):
         files.write(path, {"output": np.zeros(3)})
     assert path.read_bytes() == b"precious"

@@ -1,4 +1,4 @@
-"""Arrays in files: .npy, .npz and Parquet in, .npy and .npz out; never a pickle, and never half a file.
+"""Arrays in files: .npy, .npz, CSV and Parquet in, .npy and .npz out; never a pickle, and never half a file.
 
 NumPy's formats know no bfloat16. In an .npz file it is kept as the member `output` of 16-bit words, beside a member
 `output.dtype` that says so; a lone .npy file keeps raw 2-byte items, to be read as `bfloat16:file.npy`.
@@ -14,22 +14,26 @@ from typing import IO
 
 import numpy as np
 
-from rowgrad.cli.problems import BAD_USAGE, Problem
 from rowgrad.dtypes import BFLOAT16, Array
+from rowgrad.errors import FileError
 
 KEPT_TYPE = ".dtype"  # beside the name of a member: which type its words are
 
 
 def read(path: Path, part: str | None) -> Array:
-    """The array in `path`; `part` is the member of an .npz or the column of a Parquet file, where there are several."""
+    """The array in `path`; `part` is the member of an .npz or the column of a table, where there are several."""
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "there is no such file"
-        raise Problem(f"{path}: {what}.")
+        raise FileError(f"{path}: {what}.")
     kind = path.suffix.lower()
     if kind == ".parquet":
-        from rowgrad.cli.parquet import read_column
+        from rowgrad.files.parquet import read_column
 
         return read_column(path, part)
+    if kind == ".csv":
+        from rowgrad.files.csv import read_csv
+
+        return read_csv(path, part)
     if kind == ".npz":
         return _read_member(path, part)
     with path.open("rb") as file:
@@ -41,11 +45,11 @@ def _read_array(file: IO[bytes], name: str) -> Array:
         return np.lib.format.read_array(file, allow_pickle=False)
     except (ValueError, TypeError, EOFError, OverflowError) as error:
         if "Object arrays" in str(error):
-            raise Problem(
+            raise FileError(
                 f"{name} holds pickled Python objects, which can run code when they are read; they are refused.",
                 "save it as an array of numbers, or of strings of a fixed width.",
             ) from error
-        raise Problem(f"{name} is not a whole .npy array ({_first_line(error)}).") from error
+        raise FileError(f"{name} is not a whole .npy array ({_first_line(error)}).") from error
 
 
 def _read_member(path: Path, part: str | None) -> Array:
@@ -59,9 +63,11 @@ def _read_member(path: Path, part: str | None) -> Array:
                 return array
             kept = str(_open_member(archive, path, f"{member}{KEPT_TYPE}"))
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
-        raise Problem(f"{path} is not a whole .npz file ({_first_line(error)}).") from error
+        raise FileError(f"{path} is not a whole .npz file ({_first_line(error)}).") from error
     if kept != "bfloat16" or array.dtype != np.uint16:
-        raise Problem(f"{path}:{member} is {array.dtype.name} and called {kept}; only uint16 called bfloat16 is known.")
+        raise FileError(
+            f"{path}:{member} is {array.dtype.name} and called {kept}; only uint16 called bfloat16 is known."
+        )
     return array.view(BFLOAT16)
 
 
@@ -80,28 +86,8 @@ def choose_part(path: Path, part: str | None, parts: list[str], word: str) -> st
     listed = f"it has {shown}." if parts else "it has none."
     if part is None:
         hint = f"name one: {path}:{parts[0]}" if parts else ""
-        raise Problem(f"{path} does not have just one {word}; {listed}", hint, code=BAD_USAGE)
-    raise Problem(f"{path} has no {word} {part!r}; {listed}", code=BAD_USAGE)
-
-
-def check_target(path: Path, results: list[str], *, force: bool) -> None:
-    """Refuse, before anything is computed, a file that could not be written or must not be."""
-    kind = path.suffix.lower()
-    if kind not in (".npy", ".npz"):
-        raise Problem(f"--out {path}: results are written as .npz or .npy.", code=BAD_USAGE)
-    if kind == ".npy" and len(results) > 1:
-        names = ", ".join(results)
-        raise Problem(
-            f"--out {path}: an .npy file holds one array, and there are {len(results)} results ({names}).",
-            f"use --out {path.with_suffix('.npz')}",
-            code=BAD_USAGE,
-        )
-    if not path.parent.is_dir():
-        raise Problem(f"--out {path}: there is no folder {path.parent}.")
-    if path.is_dir():
-        raise Problem(f"--out {path} is a folder.")
-    if path.exists() and not force:
-        raise Problem(f"--out {path} exists already.", "--force overwrites it.")
+        raise FileError(f"{path} does not have just one {word}; {listed}", hint, code="no-such-part")
+    raise FileError(f"{path} has no {word} {part!r}; {listed}", code="no-such-part")
 
 
 def write(path: Path, results: Mapping[str, Array]) -> None:
@@ -109,9 +95,9 @@ def write(path: Path, results: Mapping[str, Array]) -> None:
     storable = {name: _storable(name, array) for name, array in results.items()}
     if path.suffix.lower() == ".npy":
         (array,) = storable.values()
-        _replace(path, lambda file: _write_array(file, array.view("V2") if array.dtype == BFLOAT16 else array))
+        replace(path, lambda file: _write_array(file, array.view("V2") if array.dtype == BFLOAT16 else array))
     else:
-        _replace(path, lambda file: _write_members(file, storable))
+        replace(path, lambda file: _write_members(file, storable))
 
 
 def _write_members(file: IO[bytes], arrays: Mapping[str, Array]) -> None:
@@ -138,15 +124,18 @@ def _storable(name: str, array: Array) -> Array:
         return array
     fixed = array.astype(bytes if any(isinstance(item, bytes) for item in array.flat) else str)
     if fixed.astype(object).tolist() != array.astype(object).tolist():
-        raise Problem(f"{name} mixes text and bytes, or ends in NUL characters, which .npy files cannot hold.")
+        raise FileError(f"{name} mixes text and bytes, or ends in NUL characters, which .npy files cannot hold.")
     return fixed
 
 
-def _replace(path: Path, fill: Callable[[IO[bytes]], None]) -> None:
+def replace(path: Path, fill: Callable[[IO[bytes]], None]) -> None:
+    """Let `fill` write a new file, and put it in the place of `path` when it is whole and on the disk."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
             fill(file)
+            file.flush()
+            os.fsync(file.fileno())
         os.chmod(name, _usual_mode(path))
         os.replace(name, path)
     except BaseException:

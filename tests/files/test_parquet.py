@@ -5,8 +5,8 @@ import importlib.util
 import numpy as np
 import pytest
 
-from rowgrad.cli.parquet import read_column
-from rowgrad.cli.problems import Problem
+from rowgrad.errors import FileError
+from rowgrad.files.parquet import read_column
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -18,7 +18,7 @@ def save(path, **columns):
 
 
 def refusal(*args):
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(FileError) as caught:
         read_column(*args)
     return caught.value
 

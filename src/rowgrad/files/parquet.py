@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from rowgrad.cli.files import choose_part
-from rowgrad.cli.problems import Problem
 from rowgrad.dtypes import Array
+from rowgrad.errors import FileError
+from rowgrad.files.store import choose_part
 
 
 def read_column(path: Path, column: str | None) -> Array:
     """The column called `column`, or the only one there is."""
     if importlib.util.find_spec("pyarrow") is None:
-        raise Problem(f"reading {path} needs pyarrow, which is not installed.", "pip install 'rowgrad[parquet]'")
+        raise FileError(f"reading {path} needs pyarrow, which is not installed.", "pip install 'rowgrad[parquet]'")
     import pyarrow
     from pyarrow import parquet
 
@@ -26,7 +26,7 @@ def read_column(path: Path, column: str | None) -> Array:
             name = choose_part(path, column, file.schema_arrow.names, "column")
             table = file.read(columns=[name])
     except (pyarrow.ArrowException, OSError) as error:
-        raise Problem(f"{path} cannot be read as Parquet ({str(error).strip().partition(chr(10))[0]}).") from error
+        raise FileError(f"{path} cannot be read as Parquet ({str(error).strip().partition(chr(10))[0]}).") from error
     chunked = table.column(name)
     whole = pyarrow.concat_arrays(chunked.chunks) if chunked.chunks else pyarrow.array([], chunked.type)
     return _to_numpy(whole, f"{path}:{name}")
@@ -48,11 +48,11 @@ def _to_numpy(column: Any, name: str) -> Array:
     is_bytes = types.is_binary(column.type) or types.is_large_binary(column.type)
     if not (is_text or is_bytes or types.is_boolean(column.type) or types.is_integer(column.type)
             or types.is_floating(column.type)):  # fmt: skip
-        raise Problem(f"{name} is a column of {column.type}; numbers, booleans, strings and lists of them are read.")
+        raise FileError(f"{name} is a column of {column.type}; numbers, booleans, strings and lists of them are read.")
     try:
         flat = column.to_numpy(zero_copy_only=False)
     except pyarrow.ArrowException as error:
-        raise Problem(f"{name} cannot be read ({error}).") from error
+        raise FileError(f"{name} cannot be read ({error}).") from error
     return np.asarray(flat, object if is_text or is_bytes else None).reshape(shape)
 
 
@@ -66,7 +66,7 @@ def _common_length(lists: Any, name: str, shape: tuple[int, ...]) -> int:
     if odd.any():
         position = int(odd.argmax())
         place = _place(position, shape[1:])
-        raise Problem(
+        raise FileError(
             f"{name}{place} is a list of {int(lengths[position])}, and the first one is of {int(lengths[0])}; "
             "the lists must be equally long to be the rows of a matrix.",
         )
@@ -76,7 +76,7 @@ def _common_length(lists: Any, name: str, shape: tuple[int, ...]) -> int:
 def _refuse_nulls(column: Any, name: str, inner: tuple[int, ...]) -> None:
     if column.null_count:
         position = int(np.asarray(column.is_null()).argmax())
-        raise Problem(
+        raise FileError(
             f"{name}{_place(position, inner)} is null (as are {column.null_count - 1} more); arrays have no nulls.",
             "fill them, or drop the rows.",
         )

@@ -1,0 +1,47 @@
+"""CSV files as arrays."""
+
+import numpy as np
+import pytest
+
+from rowgrad import files
+from rowgrad.errors import FileError
+
+
+def read(tmp_path, text, column=None):
+    path = tmp_path / "x.csv"
+    path.write_bytes(text.encode())
+    return files.read(path, column)
+
+
+def refusal(*args):
+    with pytest.raises(FileError) as caught:
+        read(*args)
+    return caught.value.message
+
+
+def test_a_table_of_numbers_is_a_matrix(tmp_path):
+    table = read(tmp_path, "a,b\n1,2\n3,4\n")
+    assert table.dtype == np.int64
+    assert table.tolist() == [[1, 2], [3, 4]]
+    assert read(tmp_path, "1,2.5\r\n3,4\r\n").tolist() == [[1.0, 2.5], [3.0, 4.0]]
+
+
+def test_columns_keep_their_kind(tmp_path):
+    text = '\ufeffid, score,word\n7,0.5,"a, b"\n9007199254740993,nan,c\n'
+    assert read(tmp_path, text, "id").tolist() == [7, 9007199254740993]
+    assert np.isnan(read(tmp_path, text, "score")[1])
+    assert read(tmp_path, text, "word").tolist() == ["a, b", "c"]
+    assert read(tmp_path, "1,2\n", "1").tolist() == [2]
+    assert read(tmp_path, "n\n1\n2\n").tolist() == [1, 2]
+
+
+def test_no_rows(tmp_path):
+    assert read(tmp_path, "a,b\n").shape == (0, 2)
+
+
+def test_what_is_wrong_is_named(tmp_path):
+    assert "row 3 has 1 cells" in refusal(tmp_path, "a,b\n1,2\n3\n")
+    assert "no column 'c'; it has a, b" in refusal(tmp_path, "a,b\n1,2\n", "c")
+    assert "row 3, column b, is 'x', not a number" in refusal(tmp_path, "a,b\n1,2\n3,x\n")
+    assert "empty" in refusal(tmp_path, "")
+    assert "CSV" in refusal(tmp_path, 'a\n"1')
