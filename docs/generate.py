@@ -3,12 +3,16 @@
 `make docs` calls it; with --check it writes nothing and fails if a file is not as it should be.
 """
 
+import json
 import sys
+from inspect import Signature
 from pathlib import Path
+from typing import Any
 
-from rowgrad.ops import FAMILIES, OPERATORS, Operator, Pin
+from rowgrad.ops import BLOCKS, FAMILIES, OPERATORS, Attribute, Operator, Pin
 from rowgrad.ops.callables import by_function, function_signature, raw_signature
-from rowgrad.ops.docstrings import example_lines
+from rowgrad.ops.catalogue import REQUIRED
+from rowgrad.ops.docstrings import example_lines, page_call
 
 ROOT = Path(__file__).parent.parent
 OPERATOR_PAGES = Path("docs/operators")
@@ -16,32 +20,29 @@ STUB_HEADER = '"""Written by `make docs` from the catalogue; do not edit."""\n\n
 
 
 def page(operator: Operator) -> str:
-    """The reference page of one operator."""
-    origin = (
-        "An operator of TensorFlow."
-        if operator.in_tensorflow
-        else "An operator of rowgrad's own: TensorFlow has no gradient here."
-    )
-    signature = function_signature(by_function()[operator.function])
-    raw = raw_signature(operator)
+    """The reference page of one operator, or of a block that only pages have."""
     parts = [
         f"# {operator.name}",
-        f"{operator.summary} {origin}",
-        f"```python\nrowgrad.{operator.function}{signature}\nrowgrad.raw_ops.{operator.name}{raw}\n```",
-        "## Inputs",
-        _pin_table(operator, operator.inputs),
+        f"{operator.summary} {_origin(operator)}",
+        "```python\n" + _calls(operator) + "\n```",
     ]
+    if operator.inputs:
+        parts += ["## Inputs", _pin_table(operator, operator.inputs)]
     if operator.attributes:
-        rows = [f"| `{a.name}` | `{a.default}` | {a.doc} |" for a in operator.attributes]
-        parts += ["Attributes (`raw_ops` only):", "\n".join(["| name | default | |", "|---|---|---|", *rows])]
-    parts += ["## Outputs", _pin_table(operator, operator.outputs)]
+        rows = [f"| `{a.name}` | {a.kind} | {_default(a)} | {a.doc} |" for a in operator.attributes]
+        only = " (`raw_ops` only)" if operator.function else ""
+        parts += [f"## Attributes{only}", "\n".join(["| name | kind | default | |", "|---|---|---|---|", *rows])]
+    if operator.outputs:
+        parts += ["## Outputs", _pin_table(operator, operator.outputs)]
     if operator.result:
         parts.append(f"The result is a named tuple, `{operator.result.__name__}`.")
+    if operator.updates:
+        pairs = ", ".join(f"`{output}` of `{name}`" for name, output in operator.updates.items())
+        parts.append(f"New values of variables: {pairs}.")
     parts += ["## Formula", f"```text\n{operator.formula}\n```"]
     if operator.notes:
         parts.append(operator.notes)
-    lines = example_lines(operator.example, f"rowgrad.{operator.function}", operator.result is not None)
-    parts += ["## Example", "```pycon\n" + "\n".join(lines) + "\n```"]
+    parts += ["## Example", _example(operator)]
     parts += ["## Gradient", _gradients(operator)]
     parts += ["## Errors", "\n".join(f"- `{e.partition(': ')[0]}`: {e.partition(': ')[2]}" for e in operator.errors)]
     parts += ["## Cost", operator.cost]
@@ -49,9 +50,37 @@ def page(operator: Operator) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _is_function(operator: Operator) -> bool:
+    return operator.name in OPERATORS
+
+
+def _origin(operator: Operator) -> str:
+    if not _is_function(operator):
+        return "A block of pages; it is no function."
+    return "An operator of TensorFlow." if operator.in_tensorflow else "An operator of rowgrad's own."
+
+
+def _calls(operator: Operator) -> str:
+    """Every way to call it."""
+    if not _is_function(operator):
+        return page_call(operator)
+    lines = [f"rowgrad.raw_ops.{operator.name}{raw_signature(operator)}"]
+    if operator.function:
+        lines.insert(0, f"rowgrad.{operator.function}{function_signature(by_function()[operator.function])}")
+    return "\n".join(lines)
+
+
+def _default(attribute: Attribute) -> str:
+    return "required" if attribute.default is REQUIRED else f"`{attribute.default!r}`"
+
+
 def _pin_table(operator: Operator, pins: tuple[Pin, ...]) -> str:
-    rows = [f"| `{pin.name}` | {_dtypes(operator, pin)} | `{pin.shape}` | {pin.doc} |" for pin in pins]
+    rows = [f"| `{pin.name}` | {_dtypes(operator, pin)} | {_shape(pin)} | {pin.doc} |" for pin in pins]
     return "\n".join(["| pin | type | shape | |", "|---|---|---|---|", *rows])
+
+
+def _shape(pin: Pin) -> str:
+    return f"list of `{pin.shape}`" if pin.many else f"`{pin.shape}`"
 
 
 def _dtypes(operator: Operator, pin: Pin) -> str:
@@ -59,53 +88,82 @@ def _dtypes(operator: Operator, pin: Pin) -> str:
     return f"`{pin.dtype}`: {names}" if pin.dtype in operator.types else names
 
 
+def _example(operator: Operator) -> str:
+    """A doctest; for a block, the line of a page file."""
+    if _is_function(operator):
+        return "```pycon\n" + "\n".join(example_lines(operator, f"rowgrad.{operator.call_name}")) + "\n```"
+    example = operator.example
+    line = {"id": operator.name, "op": operator.name}
+    line |= {"attrs": dict(example.attributes)} if example.attributes else {}
+    line |= {"inputs": dict(example.inputs)} if example.inputs else {}
+    results = [f"`{name}` is `{json.dumps(value, ensure_ascii=False)}`" for name, value in example.outputs.items()]
+    block = f"In a page file:\n\n```json\n{json.dumps(line, ensure_ascii=False)}\n```"
+    return f"{block}\n\nThen {', '.join(results)}." if results else block
+
+
 def _gradients(operator: Operator) -> str:
+    if operator.updates:
+        return "None: it gives variables their new values, and nothing is computed from those on the same page."
     if not operator.gradient:
-        return "None: it works on indices."
-    lines = [f"- to `{name}`: `{rule}`" for name, rule in operator.gradient.items()]
-    lines += [
-        f"- to `{name}`, where `sparse_gradient` is set: `{rule}`" for name, rule in operator.compact_gradient.items()
+        return "None: no gradient flows back through it."
+    many = {pin.name for pin in operator.inputs if pin.many}
+    lines = [
+        f"- to {'each of ' if name in many else ''}`{name}`: {_rule(rule)}" for name, rule in operator.gradient.items()
     ]
-    return "\n".join(lines) + "\n\nHere `d_` stands before the gradient that flows into an output."
+    lines += [
+        f"- to `{name}`, where `sparse_gradient` is set: {_rule(rule)}"
+        for name, rule in operator.compact_gradient.items()
+    ]
+    more = "; `part` is one array of the list, at `position`" if many & set(operator.gradient) else ""
+    return "\n".join(lines) + f"\n\nHere `d_` stands before the gradient that flows into an output{more}."
+
+
+def _rule(rule: str | tuple[str, ...]) -> str:
+    return " + ".join(f"`{term}`" for term in ((rule,) if isinstance(rule, str) else rule))
 
 
 def index() -> str:
-    """The page that lists all operators."""
+    """The page that lists all operators, and the blocks that only pages have."""
     parts = ["# Operators", "Written from the catalogue by `make docs`."]
     for family, title in FAMILIES.items():
-        members = [operator for operator in OPERATORS.values() if operator.family == family]
-        rows = [f"| [{o.name}]({o.name}.md) | `{o.function}` | {o.summary} |" for o in members]
+        members = [operator for operator in BLOCKS.values() if operator.family == family]
+        rows = [f"| [{o.name}]({o.name}.md) | {_function(o)} | {o.summary} |" for o in members]
         parts += [f"## {title}", "\n".join(["| operator | function | |", "|---|---|---|", *rows])]
     return "\n\n".join(parts) + "\n"
+
+
+def _function(operator: Operator) -> str:
+    return f"`{operator.call_name}`" if _is_function(operator) else "on pages only"
 
 
 def functions_stub() -> str:
     """`functions.pyi`."""
     groups = sorted(by_function().items())
-    results = sorted({o.result.__name__ for o in OPERATORS.values() if o.result})
-    imports = f"from rowgrad.ops.results import {', '.join(results)}\n\n"
-    return STUB_HEADER + imports + "".join(_stub(name, ops[-1], function_signature(ops)) for name, ops in groups)
+    stubs = [_stub(name, operators[-1], function_signature(operators)) for name, operators in groups]
+    return STUB_HEADER + _results([operators[-1] for _, operators in groups]) + "".join(stubs)
 
 
 def raw_ops_stub() -> str:
     """`raw_ops.pyi`."""
-    results = sorted({o.result.__name__ for o in OPERATORS.values() if o.result})
-    imports = f"from rowgrad.ops.results import {', '.join(results)}\n\n"
-    return STUB_HEADER + imports + "".join(_stub(n, o, raw_signature(o)) for n, o in sorted(OPERATORS.items()))
+    stubs = [_stub(name, operator, raw_signature(operator)) for name, operator in sorted(OPERATORS.items())]
+    return STUB_HEADER + _results(list(OPERATORS.values())) + "".join(stubs)
 
 
-def _stub(name: str, operator: Operator, signature: object) -> str:
+def _results(operators: list[Operator]) -> str:
+    """The import of the named tuples that `operators` give."""
+    names = sorted({operator.result.__name__ for operator in operators if operator.result})
+    return f"from rowgrad.ops.results import {', '.join(names)}\n\n"
+
+
+def _stub(name: str, operator: Operator, signature: Signature) -> str:
     result = operator.result.__name__ if operator.result else "Any"
-    typed = [
-        "*" if piece == "*" else (f"{piece.replace('=', ': Any = ')}" if "=" in piece else f"{piece}: Any")
-        for piece in str(signature)[1:-1].split(", ")
-    ]
-    return f"def {name}({', '.join(typed)}) -> {result}: ...\n"
+    typed = Signature([parameter.replace(annotation=Any) for parameter in signature.parameters.values()])
+    return f"def {name}{str(typed).replace('typing.Any', 'Any')} -> {result}: ...\n"
 
 
 def generated() -> dict[Path, str]:
     """Every generated file and its text."""
-    files = {OPERATOR_PAGES / f"{operator.name}.md": page(operator) for operator in OPERATORS.values()}
+    files = {OPERATOR_PAGES / f"{operator.name}.md": page(operator) for operator in BLOCKS.values()}
     files[OPERATOR_PAGES / "index.md"] = index()
     files[Path("src/rowgrad/functions.pyi")] = functions_stub()
     files[Path("src/rowgrad/raw_ops.pyi")] = raw_ops_stub()

@@ -9,11 +9,13 @@ from rowgrad.ops import OPERATORS
 from rowgrad.warm import tasks
 
 
-def test_every_operator_and_type_is_warmed() -> None:
+def test_every_operator_with_a_kernel_is_warmed_for_every_type() -> None:
     labels = {label for label, _ in tasks()}
     for operator in OPERATORS.values():
         for dtype in operator.types.get("T", ("",)):
-            assert f"{operator.name} {dtype}".strip() in labels
+            has_kernels = operator.family in kernels.MODULES
+            assert (f"{operator.name} {dtype}".strip() in labels) == has_kernels
+    assert any(label.startswith("SparseSliceGrad ") for label in labels)
 
 
 def test_every_kernel_is_warmed() -> None:

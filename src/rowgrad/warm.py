@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rowgrad import dtypes
+from rowgrad import dtypes, kernels
 from rowgrad.kernels.kinds import SMALL
 from rowgrad.ops import OPERATORS, Operator
 from rowgrad.ops.results import RowGradient
@@ -23,6 +23,8 @@ def tasks() -> list[tuple[str, Callable[[], Any]]]:
     """What has to run, with a label for each."""
     found: list[tuple[str, Callable[[], Any]]] = []
     for operator in OPERATORS.values():
+        if operator.family not in kernels.MODULES:
+            continue  # NumPy does the work, and needs no warming
         for dtype in operator.types.get("T", ("",)):
             found += [(f"{operator.name} {dtype}".strip(), task) for task in _tasks(operator, dtype)]
     found += [(f"SGD {dtype}", partial(_descend, dtypes.NUMPY[dtype])) for dtype in dtypes.FLOATS]

@@ -2,7 +2,7 @@ import pytest
 
 from rowgrad.cli import names
 from rowgrad.cli.problems import Problem
-from rowgrad.ops import FAMILIES, OPERATORS
+from rowgrad.ops import BLOCKS, FAMILIES, OPERATORS
 
 
 @pytest.mark.parametrize(
@@ -13,9 +13,23 @@ def test_any_spelling(typed):
 
 
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))
-def test_every_operator_is_found_by_both_names(operator):
+def test_every_operator_is_found_by_its_names(operator):
     assert names.find(operator.name) == [operator]
-    assert operator in names.find(operator.function)
+    assert operator in names.find(operator.call_name)
+
+
+@pytest.mark.parametrize("typed", ["ApplyAdam", "apply_adam", "raw_ops.ApplyAdam", "apply-adam"])
+def test_operators_without_a_function(typed):
+    assert [operator.name for operator in names.find(typed)] == ["ApplyAdam"]
+
+
+@pytest.mark.parametrize("block", [name for name in BLOCKS if name not in OPERATORS])
+def test_blocks_of_pages_are_no_operators(block):
+    assert [found.name for found in names.find(block, blocks=True)] == [block]
+    with pytest.raises(Problem) as caught:
+        names.find(block.lower())
+    assert caught.value.message == f"{block} is a block of pages, and no function."
+    assert (block, BLOCKS[block].summary) in names.complete(block)
 
 
 def test_a_function_finds_all_operators_behind_it():
@@ -38,8 +52,9 @@ def test_a_name_like_no_other_gets_the_list():
 
 
 def test_in_order_has_each_once_and_families_together():
-    order = names.in_order()
-    assert sorted(operator.name for operator in order) == sorted(OPERATORS)
+    assert [operator.name for operator in names.in_order()] == list(OPERATORS)
+    order = names.in_order(blocks=True)
+    assert sorted(operator.name for operator in order) == sorted(BLOCKS)
     families = [operator.family for operator in order]
     assert list(dict.fromkeys(families)) == list(FAMILIES)
     assert families == sorted(families, key=list(FAMILIES).index)

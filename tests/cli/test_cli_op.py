@@ -25,16 +25,19 @@ def run(*args, columns=100):
 
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))
 def test_help_lists_every_pin_with_its_words(operator):
-    output = run(operator.name, "--help", columns=250).output
+    output = run(operator.name, "--help", columns=500).output
     for pin in operator.inputs:
         assert f"--{pin.name.replace('_', '-')} " in output
         assert pin.doc in output
         assert f"{pin.shape} of {', '.join(operator.dtypes_of(pin))}" in output
+    for attribute in operator.attributes:
+        assert (f"--{attribute.name.replace('_', '-')} " in output) == attribute.passed
 
 
-def test_no_pin_is_called_like_a_common_option():
+def test_no_pin_and_no_attribute_is_called_like_a_common_option():
     common = {parameter.name for parameter in COMMON} | {"help"}
-    assert not common & {pin.name for operator in OPERATORS.values() for pin in operator.inputs}
+    for operator in OPERATORS.values():
+        assert not common & {part.name for part in (*operator.inputs, *operator.attributes)}
 
 
 def test_files_in_and_out_through_the_shell(tmp_path):
@@ -182,3 +185,16 @@ def test_a_negative_number_is_a_value():
     result = run("SparseSegmentMeanGrad", *GRAD, *IDS, "--output-dim0", "-1")
     assert result.exit_code == 1
     assert "output_dim0 is -1" in result.stderr
+
+
+ADAGRAD = ["ApplyAdagrad", "--var", "[1.0, 2.0]", "--accum", "[4.0, 1.0]", "--lr", "0.5", "--grad", "[2.0, 4.0]"]
+
+
+@pytest.mark.parametrize(
+    ("options", "accum"),
+    [([], [8, 17]), (["--update-slots"], [8, 17]), (["--no-update-slots"], [4, 1]), (["--no-update_slots"], [4, 1])],
+)
+def test_attributes_are_options(tmp_path, options, accum):
+    result = run(*ADAGRAD, *options, "-o", tmp_path / "x.npz")
+    assert result.exit_code == 0, result.output
+    assert np.load(tmp_path / "x.npz")["accum_out"].tolist() == accum

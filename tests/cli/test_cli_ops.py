@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from rowgrad.cli import app, examples
 from rowgrad.cli.ops import example_command
-from rowgrad.ops import FAMILIES, OPERATORS
+from rowgrad.ops import BLOCKS, FAMILIES, OPERATORS
 
 
 def run(*args, columns=100):
@@ -24,7 +24,7 @@ def test_the_list_has_every_operator_once_by_family():
     assert result.exit_code == 0
     first_words = [line.split()[0] for line in result.output.splitlines() if line.strip()]
     assert [word for word in first_words if word in OPERATORS].count("SparseSlice") == 1
-    assert set(OPERATORS) <= set(first_words)
+    assert set(BLOCKS) <= set(first_words)
     for title in FAMILIES.values():
         assert title in result.output
 
@@ -33,21 +33,31 @@ def test_the_list_tells_ours_from_tensorflows():
     lines = {line.split()[0]: line for line in run("ops", columns=200).output.splitlines() if line.strip()}
     assert lines["SparseSliceGrad"].rstrip().endswith("TensorFlow")
     assert lines["SparseSliceGradGrad"].rstrip().endswith("rowgrad")
+    assert {name for name, line in lines.items() if name in BLOCKS and line.rstrip().endswith("pages")} == (
+        set(BLOCKS) - set(OPERATORS)
+    )
 
 
-@pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))
+@pytest.mark.parametrize("operator", BLOCKS.values(), ids=list(BLOCKS))
 def test_the_reference_has_all_the_catalogue_says(operator):
     text = squeezed(run("ops", operator.name, columns=400).output)
     for pin in (*operator.inputs, *operator.outputs):
-        assert squeezed(f"{pin.name} {pin.dtype} {pin.shape} {pin.doc}") in text
+        shape = f"list of {pin.shape}" if pin.many else pin.shape
+        assert squeezed(f"{pin.name} {pin.dtype} {shape} {pin.doc}") in text
     for types in operator.types.values():
         assert ", ".join(types) in text
-    for words in (operator.summary, operator.formula, operator.cost, operator.notes, *operator.gradient.values(),
-                  *operator.compact_gradient.values(), *(attribute.doc for attribute in operator.attributes),
-                  *(error.partition(": ")[2] for error in operator.errors)):  # fmt: skip
+    rules = [
+        rule for stated in operator.gradient.values() for rule in ((stated,) if isinstance(stated, str) else stated)
+    ]
+    errors = [error.partition(": ")[2] for error in operator.errors]
+    compact = operator.compact_gradient.values()
+    for words in (operator.summary, operator.formula, operator.cost, operator.notes, *rules, *compact, *errors):
         assert squeezed(words) in text
+    for attribute in operator.attributes:
+        assert squeezed(f"{attribute.name} {attribute.doc} ({attribute.kind}, ") in text
     for name, value in operator.example.outputs.items():
-        assert f"→ {name} {json.dumps(value)}" in text
+        assert squeezed(f"→ {name} {json.dumps(value)}") in text
+    assert (f"rowgrad.{operator.call_name}(" if operator.name in OPERATORS else "page.add(") in text
 
 
 def test_a_function_with_two_operators_shows_both():
@@ -65,7 +75,8 @@ def test_unknown_name():
 
 def test_json_of_all():
     listed = json.loads(run("ops", "--json").stdout)["operators"]
-    assert sorted(entry["name"] for entry in listed) == sorted(OPERATORS)
+    assert sorted(entry["name"] for entry in listed) == sorted(BLOCKS)
+    assert {entry["name"] for entry in listed if entry["role"] == "operator"} == set(OPERATORS)
 
 
 def test_json_of_one():
@@ -76,8 +87,19 @@ def test_json_of_one():
     assert [pin["name"] for pin in entry["inputs"]] == [pin.name for pin in operator.inputs]
     assert entry["inputs"][0]["dtypes"] == list(operator.types["T"])
     assert entry["inputs"][1] == {"name": "input_indices", "dtype": "int64", "dtypes": ["int64"], "shape": "[N, rank]",
-                                  "doc": operator.inputs[1].doc}  # fmt: skip
+                                  "many": False, "doc": operator.inputs[1].doc}  # fmt: skip
     assert entry["example"]["outputs"] == {"val_grad": [0.0, 5.0, 7.0, 0.0]}
+    assert entry["gradient"] == {"backprop_val_grad": [operator.gradient["backprop_val_grad"]]}
+    assert entry["attributes"] == []
+
+
+def test_json_of_attributes_and_updates():
+    (entry,) = json.loads(run("ops", "ApplyAdagrad", "--json").stdout)["operators"]
+    (attribute,) = OPERATORS["ApplyAdagrad"].attributes
+    assert entry["function"] is None
+    assert entry["attributes"] == [{"name": "update_slots", "kind": "bool", "required": False, "default": True,
+                                    "doc": attribute.doc}]  # fmt: skip
+    assert entry["updates"] == {"var": "out", "accum": "accum_out"}
 
 
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))

@@ -1,13 +1,18 @@
 """Every declaration is complete, consistent, and true of what the operator does."""
 
+import doctest
 import inspect
+from typing import Any
 
 import numpy as np
 import pytest
 
 import rowgrad
 from rowgrad import functions, raw_ops
-from rowgrad.ops import FAMILIES, OPERATORS, Operator
+from rowgrad.dtypes import NUMPY
+from rowgrad.ops import BLOCKS, FAMILIES, OPERATORS, Operator
+from rowgrad.ops.attributes import WHAT, check_attributes
+from rowgrad.ops.catalogue import REQUIRED
 from rowgrad.ops.gradients import apply_to_arrays
 from rowgrad.ops.shapes import infer
 
@@ -30,10 +35,15 @@ def test_declared_in_full(operator: Operator) -> None:
         assert operator.result._fields == tuple(pin.name for pin in operator.outputs)  # type: ignore[attr-defined]
 
 
+def run_example(operator: Operator) -> dict[str, Any]:
+    return apply_to_arrays(operator, list(operator.example.inputs.values()), operator.example.attributes)
+
+
 @ALL
 def test_the_example_is_true(operator: Operator) -> None:
     assert list(operator.example.inputs) == [pin.name for pin in operator.inputs]
-    results = apply_to_arrays(operator, list(operator.example.inputs.values()))
+    assert set(operator.example.attributes) <= {attribute.name for attribute in operator.attributes}
+    results = run_example(operator)
     assert list(results) == list(operator.example.outputs)
     for name, stated in operator.example.outputs.items():
         expected, result = np.array(stated), results[name]
@@ -47,19 +57,36 @@ def test_the_example_is_true(operator: Operator) -> None:
 
 @ALL
 def test_dtypes_and_shapes_are_as_declared(operator: Operator) -> None:
-    inputs = {pin.name: fitter.fit(operator.example.inputs[pin.name])
-              for pin, fitter in zip(operator.inputs, operator.fitters, strict=True)}  # fmt: skip
-    results = apply_to_arrays(operator, list(inputs.values()))
-    shapes = {name: np.shape(value) for name, value in inputs.items()}
-    inferred = infer(operator, shapes, inputs)
-    variables = {pin.dtype: np.asarray(inputs[pin.name]).dtype for pin in operator.inputs}
+    inputs = dict(zip(operator.example.inputs, operator._fit(tuple(operator.example.inputs.values())), strict=True))
+    attributes = check_attributes(operator, operator.example.attributes)
+    results = apply_to_arrays(operator, list(inputs.values()), attributes)
+    many = {pin.name for pin in operator.inputs if pin.many}
+    shapes = {name: list(map(np.shape, value)) if name in many else np.shape(value) for name, value in inputs.items()}
+    dtypes = {pin.dtype: np.asarray(inputs[pin.name][0] if pin.many else inputs[pin.name]).dtype
+              for pin in operator.inputs}  # fmt: skip
+    # An attribute may name the type of an output, as Cast's does.
+    dtypes |= {a.name: NUMPY[attributes[a.name]] for a in operator.attributes if a.kind == "dtype"}
+    for values in (inputs, {}):  # what is inferred must hold, whether the values are known or not
+        inferred = infer(operator, shapes, values, attributes)
+        for pin in operator.outputs:
+            shape = inferred[pin.name]
+            if shape is None:
+                continue
+            assert len(shape) == results[pin.name].ndim
+            for size, actual in zip(shape, results[pin.name].shape, strict=True):
+                assert size is None or isinstance(size, str) or size == actual
     for pin in operator.outputs:
         result = results[pin.name]
-        assert len(inferred[pin.name]) == result.ndim
-        for size, actual in zip(inferred[pin.name], result.shape, strict=True):
-            assert size is None or size == actual
         if result.dtype.kind not in "US":
-            assert result.dtype == variables.get(pin.dtype, np.dtype(pin.dtype if pin.dtype not in variables else None))
+            assert result.dtype == (dtypes[pin.dtype] if pin.dtype in operator.types else NUMPY[pin.dtype])
+
+
+@ALL
+def test_shapes_of_which_nothing_is_known(operator: Operator) -> None:
+    """Nothing is refused, and every output is answered for, when no shape is known yet."""
+    attributes = check_attributes(operator, operator.example.attributes)
+    shapes = {pin.name: [None] * len(operator.example.inputs[pin.name]) for pin in operator.inputs if pin.many}
+    assert set(infer(operator, shapes, {}, attributes)) == {pin.name for pin in operator.outputs}
 
 
 @pytest.mark.parametrize(
@@ -88,22 +115,52 @@ def test_wrong_shapes_are_refused_before_anything_runs() -> None:
 @ALL
 def test_functions_and_raw_ops_are_the_operator(operator: Operator) -> None:
     names = [pin.name for pin in operator.inputs]
-    function, raw = getattr(functions, operator.function), getattr(raw_ops, operator.name)
-    assert list(inspect.signature(function).parameters)[: len(names)] == names
+    raw = getattr(raw_ops, operator.name)
     attributes = [attribute.name for attribute in operator.attributes]
     assert list(inspect.signature(raw).parameters) == [*names, *attributes, "name"]
-    inputs = operator.example.inputs
-    expected = apply_to_arrays(operator, list(inputs.values()))
-    first, *others = names
-    for result in (
-        function(*inputs.values()),
-        function(**inputs),
-        function(inputs[first], **{name: inputs[name] for name in reversed(others)}),
-        raw(**inputs, name="x"),
-        raw(*inputs.values()),
-    ):
+    inputs, settings = operator.example.inputs, operator.example.attributes
+    expected = run_example(operator)
+    results = [raw(**inputs, **settings, name="x"), raw(*inputs.values(), **settings)]
+    if operator.function is not None:
+        function = getattr(functions, operator.function)
+        assert list(inspect.signature(function).parameters)[: len(names)] == names
+        first, *others = names
+        results += [
+            function(*inputs.values()),
+            function(**inputs),
+            function(inputs[first], **{name: inputs[name] for name in reversed(others)}),
+        ]
+    for result in results:
         for value, stated in zip(result if operator.result else (result,), expected.values(), strict=True):
             np.testing.assert_array_equal(value, stated)
+
+
+@ALL
+def test_attributes_are_declared_in_full(operator: Operator) -> None:
+    for attribute in operator.attributes:
+        assert attribute.kind in WHAT
+        assert attribute.doc.endswith(".")
+        if attribute.default is not REQUIRED and attribute.default is not None:
+            assert check_attributes(operator, {**operator.example.attributes, attribute.name: attribute.default})
+    assert not {a.name for a in operator.attributes} & {pin.name for pin in operator.inputs}
+    assert not operator.example.attributes or operator.function is None  # functions take none
+
+
+@ALL
+def test_raw_docstrings_are_true(operator: Operator) -> None:
+    raw = getattr(raw_ops, operator.name)
+    for attribute in operator.attributes:
+        assert f"\n{attribute.name} : {attribute.kind}, " in raw.__doc__
+    (test,) = doctest.DocTestFinder(recurse=False).find(raw, operator.name, globs={})
+    assert test.examples
+    assert doctest.DocTestRunner().run(test).failed == 0
+
+
+def test_what_is_no_function_is_not_called() -> None:
+    assert set(OPERATORS) <= set(BLOCKS)
+    for block in BLOCKS.values():
+        assert (block.role == "operator") == (block.name in OPERATORS)
+        assert (block.role == "operator") or block.function is None
 
 
 def test_all_functions_are_public() -> None:

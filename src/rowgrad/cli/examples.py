@@ -6,15 +6,19 @@ from typing import Any
 import numpy as np
 
 import rowgrad
+from rowgrad import raw_ops
 from rowgrad.dtypes import Array
 from rowgrad.ops import Operator
 
 DIGITS = 1e-6  # the examples are written down to six digits
 
 
-def call(operator: Operator, inputs: Mapping[str, Any]) -> dict[str, Array]:
+def call(
+    operator: Operator, inputs: Mapping[str, Any], attributes: Mapping[str, Any] | None = None
+) -> dict[str, Array]:
     """Call the public function of `operator`; the results by the names of its output pins."""
-    results = getattr(rowgrad, operator.function)(**inputs)
+    function = getattr(rowgrad, operator.function) if operator.function else getattr(raw_ops, operator.name)
+    results = function(**inputs, **(attributes or {}))
     if operator.result is None:
         results = (results,)
     return dict(zip((pin.name for pin in operator.outputs), results, strict=True))
@@ -38,7 +42,7 @@ def differing(operator: Operator, results: Mapping[str, Array]) -> list[str]:
 def problem_of(operator: Operator) -> str:
     """What goes wrong when the example of `operator` is run; empty if all is well."""
     try:
-        wrong = differing(operator, call(operator, operator.example.inputs))
+        wrong = differing(operator, call(operator, operator.example.inputs, operator.example.attributes))
     except Exception as error:  # whatever it is, finding it is what a self-test is for
         return f"{type(error).__name__}: {error}"
     return f"{', '.join(wrong)} not as stated" if wrong else ""

@@ -3,36 +3,44 @@
 import difflib
 
 from rowgrad.cli.problems import BAD_USAGE, Problem
-from rowgrad.ops import FAMILIES, OPERATORS, Operator
+from rowgrad.ops import BLOCKS, FAMILIES, OPERATORS, Operator
 from rowgrad.ops.callables import by_function
 
 
-def in_order() -> list[Operator]:
-    """All operators, family by family."""
+def in_order(*, blocks: bool = False) -> list[Operator]:
+    """All operators, family by family; with `blocks`, also what only pages have."""
     families = list(FAMILIES)
-    return sorted(OPERATORS.values(), key=lambda operator: families.index(operator.family))
+    return sorted((BLOCKS if blocks else OPERATORS).values(), key=lambda operator: families.index(operator.family))
 
 
-def find(name: str) -> list[Operator]:
-    """The operators called `name`, the one with the fewest inputs first.
+def find(name: str, *, blocks: bool = False) -> list[Operator]:
+    """The operators called `name`, the one with the fewest inputs first; with `blocks`, also what only pages have.
 
     The name of an operator finds that one; the name of a function finds all operators behind it (two, where its last
-    input is optional).
+    input is optional). An operator without a function is found by its name in snake case too.
     """
-    wanted = name.replace("-", "_").casefold()
-    for operator in OPERATORS.values():
-        if operator.name.casefold() == wanted:
-            return [operator]
+    wanted = name.replace("-", "_").casefold().removeprefix("raw_ops.")
     functions = by_function()
+    named = {operator.name.casefold(): operator for operator in (BLOCKS if blocks else OPERATORS).values()}
+    if wanted in named:
+        return [named[wanted]]
     if wanted in functions:
         return functions[wanted]
+    if wanted.replace("_", "") in named:
+        return [named[wanted.replace("_", "")]]
+    if not blocks and (page_only := {block.casefold(): block for block in BLOCKS}.get(wanted)):
+        raise Problem(
+            f"{page_only} is a block of pages, and no function.",
+            f"rowgrad ops {page_only} tells what it does there.",
+            code=BAD_USAGE,
+        )
     raise Problem(f"there is no operator called {name!r}.", _suggestion(wanted), code=BAD_USAGE)
 
 
 def complete(incomplete: str) -> list[tuple[str, str]]:
     """Names that begin with what was typed, with their summaries, for the shell's completion."""
     begin = incomplete.casefold()
-    return [(op.name, op.summary) for op in in_order() if op.name.casefold().startswith(begin)]
+    return [(op.name, op.summary) for op in in_order(blocks=True) if op.name.casefold().startswith(begin)]
 
 
 def _suggestion(wanted: str) -> str:

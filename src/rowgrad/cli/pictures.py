@@ -36,7 +36,7 @@ def _heading(console: Console, direction: str, operator: Operator, inputs: Mappi
     """The call, with the values of lone numbers and short vectors that no table shows."""
     small = {pin.name for pin in operator.inputs if pin.shape in ("[]", "[rank]")}
     arguments = ", ".join(f"{name}={inputs[name]!r}" if name in small else name for name in inputs)
-    call = Text.assemble((f"{direction} ", "bold"), f"{operator.function}({arguments})")
+    call = Text.assemble((f"{direction} ", "bold"), f"{operator.call_name}({arguments})")
     console.print(Padding(call, (0, 0, 0, 2), expand=False))
 
 

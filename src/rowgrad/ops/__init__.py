@@ -15,6 +15,7 @@ FAMILIES = {
     "sparse_segment_grad": "Gradients of pooled look-ups",
     "fill_empty_rows": "Filling empty rows",
     "sparse_slice": "Slicing sparse tensors",
+    "updates": "New values of variables",
 }
 for _family in FAMILIES:
     import_module(f"{__name__}.{_family}")

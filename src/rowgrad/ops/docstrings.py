@@ -9,25 +9,27 @@ from typing import Any
 
 import numpy as np
 
-from rowgrad.ops.catalogue import Example, Operator
+from rowgrad.ops.catalogue import REQUIRED, Attribute, Operator
 from rowgrad.ops.pins import Pin
 
 
-def docstring(operators: list[Operator], name: str) -> str:
-    """The docstring of the function `name` that stands for `operators`, the one with the fewest inputs first."""
+def docstring(operators: list[Operator], name: str, *, raw: bool = False) -> str:
+    """The docstring of the function `name` that stands for `operators`, the one with the fewest inputs first.
+
+    `raw` ones take the attributes, the others the options.
+    """
     shortest, longest = operators[0], operators[-1]
     optional = {pin.name for pin in longest.inputs} - {pin.name for pin in shortest.inputs}
+    inputs = [_pin(longest, pin, pin.name in optional) for pin in longest.inputs]
     sections = [
         shortest.summary,
-        _section(
-            "Parameters", [*(_pin(longest, pin, pin.name in optional) for pin in longest.inputs), *_options(longest)]
-        ),
+        _section("Parameters", [*inputs, *(_attributes(longest) if raw else _options(longest))]),
         _section("Returns", (_pin(longest, pin, False) for pin in longest.outputs)),
         _section("Raises", (f"{cls}\n    {text}." for cls, text in _errors(longest))),
         _section(
             "Notes", [_code(longest.formula), "", *([longest.notes] if longest.notes else []), f"Cost: {longest.cost}"]
         ),
-        _section("Examples", ["\n".join(example_lines(shortest.example, f"rowgrad.{name}", bool(shortest.result)))]),
+        _section("Examples", ["\n".join(example_lines(shortest, f"rowgrad.{name}"))]),
     ]
     return "\n\n".join(sections) + "\n"
 
@@ -39,7 +41,17 @@ def _section(title: str, entries: Any) -> str:
 def _pin(operator: Operator, pin: Pin, optional: bool) -> str:
     dtypes = operator.dtypes_of(pin)
     dtype = f"{pin.dtype} in {{{', '.join(dtypes)}}}" if pin.dtype in operator.types else pin.dtype
-    return f"{pin.name} : {dtype}, shape {pin.shape}{', optional' * optional}\n    {pin.doc}"
+    what = f"list of {dtype}, each of shape" if pin.many else f"{dtype}, shape"
+    return f"{pin.name} : {what} {pin.shape}{', optional' * optional}\n    {pin.doc}"
+
+
+def _attributes(operator: Operator) -> list[str]:
+    return [f"{a.name} : {a.kind}, {default_of(a)}\n    {a.doc}" for a in operator.attributes]
+
+
+def default_of(attribute: Attribute) -> str:
+    """What an attribute is if it is not given: ``default True``, or ``required``."""
+    return "required" if attribute.default is REQUIRED else f"default {attribute.default!r}"
 
 
 OPTIONS = {
@@ -66,11 +78,12 @@ def _code(formula: str) -> str:
     return "::\n\n" + indent(formula, "    ")
 
 
-def example_lines(example: Example, call: str, several: bool) -> Iterator[str]:
-    """The example as a doctest."""
+def example_lines(operator: Operator, call: str) -> Iterator[str]:
+    """The worked example of `operator` as a doctest."""
+    example = operator.example
     yield ">>> import rowgrad"
     yield f">>> result = {call}("
-    for name, value in example.inputs.items():
+    for name, value in {**example.inputs, **example.attributes}.items():
         yield f"...     {name}={value!r},"
     yield "... )"
     for name, value in example.outputs.items():
@@ -78,8 +91,14 @@ def example_lines(example: Example, call: str, several: bool) -> Iterator[str]:
         rounded = ""
         if _is_rounded(expected):
             expected, rounded = expected.round(5), ".astype(float).round(5)"
-        yield f">>> print({'result.' + name if several else 'result'}{rounded})"
+        yield f">>> print({f'result.{name}' if operator.result else 'result'}{rounded})"
         yield from str(expected).splitlines()
+
+
+def page_call(operator: Operator) -> str:
+    """How a block that only pages have is put on one, by its worked example."""
+    given = {**operator.example.inputs, **operator.example.attributes}
+    return f"page.add({', '.join([repr(operator.name), *(f'{name}={value!r}' for name, value in given.items())])})"
 
 
 def _is_rounded(expected: "np.ndarray[Any, Any]") -> bool:

@@ -41,3 +41,18 @@ class SparseTensor(NamedTuple):
     output_indices: Any
     output_values: Any
     output_shape: Any
+
+
+class AdagradUpdate(NamedTuple):
+    """The new values of a variable and of the sums of squares that belong to it."""
+
+    out: Any
+    accum_out: Any
+
+
+class AdamUpdate(NamedTuple):
+    """The new values of a variable and of the two moments that belong to it."""
+
+    out: Any
+    m_out: Any
+    v_out: Any
