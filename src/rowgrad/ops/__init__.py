@@ -15,7 +15,9 @@ FAMILIES = {
     "sparse_segment_grad": "Gradients of pooled look-ups",
     "fill_empty_rows": "Filling empty rows",
     "sparse_slice": "Slicing sparse tensors",
+    "elementwise": "Elementwise arithmetic",
     "updates": "New values of variables",
+    "page": "Data on pages",
 }
 for _family in FAMILIES:
     import_module(f"{__name__}.{_family}")

@@ -54,6 +54,15 @@ def is_open(pin: Pin) -> bool:
     return pin.shape.endswith("...]")
 
 
+def size_names(pin: Pin, rank: int) -> tuple[str, ...]:
+    """The letters by which `pin` calls its first sizes; the positions of those that have none."""
+    return tuple(
+        part.id if isinstance(part, ast.Name) else f"{pin.name}{axis}"
+        for axis, part in enumerate(_parts(pin.shape)[:rank])
+        if not isinstance(part, ast.Constant)
+    )
+
+
 def same_size(left: Size, right: Size) -> bool | None:
     """Whether two sizes are equal; None where that is not known yet."""
     if left == right and left is not None:

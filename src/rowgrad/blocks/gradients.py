@@ -1,0 +1,265 @@
+"""Gradients on a page: from an output back to what it depends on, by the rules of the catalogue.
+
+Each rule becomes blocks. What is known already stays out of the picture: sizes that are certain are typed in as
+literals, sums over no axis and reshapes to the same shape are left out, and the same block is not added twice.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rowgrad import dtypes
+from rowgrad.blocks.inference import Signal
+from rowgrad.blocks.model import Block, Wire
+from rowgrad.blocks.page import Page
+from rowgrad.dtypes import Array
+from rowgrad.errors import PageError
+from rowgrad.ops import BLOCKS, Operator
+from rowgrad.ops.gradients import evaluate, rules
+from rowgrad.ops.results import RowGradient
+
+
+def add_gradients(page: Page, y: Any, xs: list[Any]) -> dict[str, Any]:
+    """Add the backward blocks of `y` to each of `xs`; see `Page.add_gradients`."""
+    source = page.wire(y)
+    targets = {str(x): page.wire(x) for x in xs}
+    for wire in (source, *targets.values()):
+        dtype = page.signal(wire).dtype
+        if dtype is not None and dtype not in dtypes.FLOATS:
+            raise PageError(f"it is {dtype}; only floating-point values have gradients.", block=wire.block,
+                            pin=wire.pin, code="no-gradient")  # fmt: skip
+    before = list(page)
+    with page.changing():
+        walk = _Backward(page, source, set(targets.values()))
+        walk.go()
+        found = {name: walk.gradient(wire) for name, wire in targets.items()}
+        new = [block.id for block in page][len(before) :]
+        page.tidy(new)
+    return found
+
+
+class _Backward:
+    def __init__(self, page: Page, source: Wire, targets: set[Wire]) -> None:
+        self.page = page
+        self.source = source
+        self.targets = targets
+        self.order = page.order()
+        self.on_path = self._blocks_on_path()
+        self.contributions: dict[Wire, list[Any]] = {}
+        self.sums: dict[Wire, Any] = {}
+        self.builder = _Builder(page)
+        self.compact = {wire for wire in targets if self._is_compact(wire)}
+
+    def _blocks_on_path(self) -> set[str]:
+        """The blocks that lie between the targets and the source."""
+        reached: set[str] = {wire.block for wire in self.targets}
+        for id in self.order:
+            if any(wire.block in reached for _, wire in self.page[id].wires()):
+                reached.add(id)
+        needed = {self.source.block}
+        for id in reversed(self.order):
+            if id in needed:
+                needed.update(wire.block for _, wire in self.page[id].wires())
+        return reached & needed
+
+    def _carries(self, block: Block, pin: str, wire: Wire) -> bool:
+        """Whether a gradient flows from `block` through its input `pin` to `wire`."""
+        if block.id not in self.on_path or wire.block not in self.on_path or pin not in block.operator.gradient:
+            return False
+        dtype = self.page.signal(wire).dtype
+        return dtype is None or dtype in dtypes.FLOATS
+
+    def _is_compact(self, target: Wire) -> bool:
+        """Whether every way to `target` is a look-up that is to have a compact gradient."""
+        ways = [(block, pin) for block in self.page for pin, wire in block.wires()
+                if wire == target and self._carries(block, pin, wire)]  # fmt: skip
+        return (
+            target != self.source
+            and bool(ways)
+            and all(
+                pin in block.operator.compact_gradient and block.attributes.get("sparse_gradient")
+                for block, pin in ways
+            )
+        )
+
+    def go(self) -> None:
+        """Walk from the source back to the targets."""
+        ones = self.builder.apply(BLOCKS["OnesLike"], [self.source], {})["y"]
+        self.contributions[self.source] = [ones]
+        for id in reversed(self.order):
+            if id in self.on_path:
+                self._through(self.page[id])
+
+    def _through(self, block: Block) -> None:
+        """Bring the gradients of the outputs of `block` to its inputs."""
+        flowing = {pin.name for pin in block.operator.outputs if Wire(block.id, pin.name) in self.contributions}
+        if not flowing:
+            return
+        names: dict[str, Any] | None = None
+        for pin in block.operator.inputs:
+            for position, wire in enumerate(block.sources(pin.name)):
+                if not isinstance(wire, Wire) or not self._carries(block, pin.name, wire):
+                    continue
+                if names is None:
+                    names = self._names(block, flowing)
+                part = {"part": wire, "position": position} if pin.many else {}
+                self._contribute(block, pin.name, wire, {**names, **part}, frozenset(flowing))
+
+    def _names(self, block: Block, flowing: set[str]) -> dict[str, Any]:
+        """What rules may speak of."""
+        inferred = self.page.inferred(block.id)
+        names: dict[str, Any] = dict(inferred.attributes)
+        for pin, source in block.inputs.items():
+            values = [item if isinstance(item, Wire) else inferred.literals[pin, i]
+                      for i, item in enumerate(block.sources(pin))]  # fmt: skip
+            names[pin] = values if isinstance(source, tuple) else values[0]
+        for output in block.operator.outputs:
+            wire = Wire(block.id, output.name)
+            names[output.name] = wire
+            names[f"d_{output.name}"] = self.gradient(wire) if output.name in flowing else _Zeros(wire)
+        return names
+
+    def _contribute(
+        self, block: Block, pin: str, wire: Wire, names: Mapping[str, Any], flowing: frozenset[str]
+    ) -> None:
+        if wire in self.compact:
+            (rule,) = rules(block.operator, pin, flowing, compact=True)
+            evaluate(rule, names, self._keep_last, self.builder.rows)
+            found: Any = RowGradient(self.last["output"], self.last["sorted_unique_indices"])
+            self.contributions.setdefault(wire, []).append(found)
+            return
+        for rule in rules(block.operator, pin, flowing):
+            found = evaluate(rule, names, self.builder.apply, self.builder.rows)
+            self.contributions.setdefault(wire, []).append(found)
+
+    def _keep_last(self, operator: Operator, arguments: list[Any], attributes: dict[str, Any]) -> Mapping[str, Any]:
+        self.last = self.builder.apply(operator, arguments, attributes)
+        return {"output": self.last["output"]}
+
+    def gradient(self, wire: Wire) -> Any:
+        """The whole gradient of an output: where ways meet, the sum."""
+        if wire in self.sums:
+            return self.sums[wire]
+        found = self.contributions.get(wire)
+        if not found:
+            total: Any = self.builder.apply(BLOCKS["ZerosLike"], [wire], {})["y"]
+        elif len(found) == 1:
+            total = self.builder.as_wire(found[0]) if not isinstance(found[0], RowGradient) else found[0]
+        elif wire in self.compact:
+            total = self._sum_rows(wire, found)
+        else:
+            total = self.builder.apply(BLOCKS["AddN"], [found], {})["sum"]
+        self.sums[wire] = total
+        return total
+
+    def _sum_rows(self, wire: Wire, found: list[RowGradient]) -> RowGradient:
+        """Compact gradients of one table: all rows one after the other, and those of the same row added up."""
+        apply = self.builder.apply
+        types = {self.page.signal(part.sorted_unique_indices).dtype for part in found}
+        ids = [part.sorted_unique_indices for part in found]
+        if len(types) > 1:
+            ids = [apply(BLOCKS["Cast"], [id], {"DstT": "int64"})["y"] for id in ids]
+        rows = apply(BLOCKS["Concat"], [[part.output for part in found], 0], {})["output"]
+        indices = apply(BLOCKS["Concat"], [ids, 0], {})["output"]
+        entries = apply(BLOCKS["Range"], [0, self.builder.rows(indices), 1], {})["output"]
+        arguments = [rows, indices, entries, self.builder.rows(wire)]
+        summed = apply(BLOCKS["SparseSegmentSumGradV2"], arguments, {})
+        return RowGradient(summed["output"], summed["sorted_unique_indices"])
+
+
+class _Zeros:
+    """The gradient of an output into which none flows; a block only if a rule needs it."""
+
+    def __init__(self, like: Wire) -> None:
+        self.like = like
+
+
+class _Builder:
+    """Applies operators by adding blocks, and leaves out those that would change nothing."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.added: dict[Any, dict[str, Any]] = {}
+
+    def apply(self, operator: Operator, arguments: list[Any], attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """The outputs of `operator`, as wires, or as arrays where they are certain."""
+        values = [self._settled(argument) for argument in arguments]
+        simple = self._without_block(operator, values, attributes)
+        if simple is not None:
+            return simple
+        key = (operator.name, tuple(map(_key, values)), tuple(sorted(attributes.items())))
+        if key not in self.added:
+            pins = [pin.name for pin in operator.inputs]
+            block = self.page.add(operator.name, **dict(zip(pins, values, strict=True)), **attributes)
+            self.added[key] = {pin.name: Wire(block.id, pin.name) for pin in operator.outputs}
+        return self.added[key]
+
+    def _settled(self, value: Any) -> Any:
+        if isinstance(value, _Zeros):
+            return self.apply(BLOCKS["ZerosLike"], [value.like], {})["y"]
+        return [self._settled(item) for item in value] if isinstance(value, list) else value
+
+    def as_wire(self, value: Any) -> Wire:
+        """A gradient as the output of a block, also where it is certain."""
+        if isinstance(value, Wire):
+            return value
+        return self.page.add("Const", value=np.asarray(value))["output"]
+
+    def rows(self, value: Any) -> Any:
+        """The number of rows of `value`."""
+        if not isinstance(value, Wire):
+            return len(value)
+        shape = self.page.signal(value).shape
+        if shape and isinstance(shape[0], int):
+            return shape[0]
+        sizes = self.apply(BLOCKS["Shape"], [value], {"out_type": "int64"})["output"]
+        return self.apply(BLOCKS["Gather"], [sizes, 0], {})["output"]
+
+    def _without_block(
+        self, operator: Operator, values: list[Any], attributes: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        name = operator.name
+        if name == "Shape":
+            shape = self._signal(values[0]).shape
+            if shape is not None and all(isinstance(size, int) for size in shape):
+                return {"output": np.array(shape, attributes.get("out_type", "int32"))}
+        if name in ("Reshape", "BroadcastTo") and self._has_shape(values[0], values[1]):
+            return {"output": values[0]}
+        if name == "ReduceSum" and not isinstance(values[1], Wire) and np.size(values[1]) == 0:
+            return {"output": values[0]}
+        if all(_is_index(item) for value in values for item in (value if isinstance(value, list) else [value])):
+            results = operator(*values, **{**_defaults(operator), **attributes})
+            results = results if operator.result else (results,)
+            return {pin.name: result for pin, result in zip(operator.outputs, results, strict=True)}
+        return None
+
+    def _signal(self, value: Any) -> Signal:
+        if isinstance(value, Wire):
+            return self.page.signal(value)
+        array = np.asarray(value)
+        return Signal(dtypes.name_of(array.dtype), array.shape, array)
+
+    def _has_shape(self, value: Any, shape: Any) -> bool:
+        known = self._signal(shape).value if isinstance(shape, Wire) else shape
+        return known is not None and list(np.atleast_1d(known)) == list(self._signal(value).shape or [None])
+
+
+def _defaults(operator: Operator) -> dict[str, Any]:
+    return {attribute.name: attribute.default for attribute in operator.attributes}
+
+
+def _is_index(value: Any) -> bool:
+    """Whether `value` is certain and made of whole numbers: sizes, axes, places."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return True
+    return isinstance(value, np.ndarray | np.integer) and value.dtype.name in dtypes.IDS
+
+
+def _key(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(_key, value))
+    if isinstance(value, Wire):
+        return value
+    array: Array = np.asarray(value)
+    return (array.dtype.str, array.shape, array.tobytes())

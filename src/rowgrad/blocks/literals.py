@@ -1,0 +1,198 @@
+"""What is typed into a pin: numbers, texts and evenly nested lists, strict and, where a type is given, typed.
+
+A literal without a type takes that of its pin when the page is checked. Values that JSON has no words for are written
+as text in a typed literal: ``"NaN"``, ``"Infinity"``, ``"-Infinity"``, ``"1+2j"``.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rowgrad import arrays, dtypes
+from rowgrad.dtypes import Array
+from rowgrad.errors import PageError, RowgradError
+
+DEEPEST = 32  # lists within lists; NumPy's own limit is not far beyond
+ODD_NUMBERS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+
+
+@dataclass(frozen=True, eq=False)
+class Literal:
+    """A literal: an ndarray where `dtype` is given, else Python's own numbers and lists.
+
+    `file` is the name of the file beside the page that holds it, for a large one.
+    """
+
+    value: Any
+    dtype: str | None = None
+    file: str | None = None
+
+
+def literal(value: Any, dtype: str | None = None) -> Literal:
+    """A literal made of what a user has written or holds; errors name no block, the caller adds it."""
+    if arrays.kind_of(value) is not None or isinstance(value, np.generic):
+        array = _adopt(value)
+        name = dtypes.name_of(array.dtype)
+        if dtype is not None and dtype != name:
+            return Literal(_frozen(typed(array.tolist(), dtype)), dtype)
+        if name not in dtypes.NUMPY and name != "string":
+            raise _wrong(f"it is of type {name}, which no pin takes.", value=name)
+        return Literal(_frozen(np.array(array)), name)
+    if dtype is not None:
+        return Literal(_frozen(typed(value, dtype)), dtype)
+    _, leaves = _flat(value)
+    kinds = {_kind(leaf) for leaf in leaves}
+    if len(kinds) > 1 and not kinds <= {"int", "float"}:
+        raise _wrong(f"it mixes {' and '.join(sorted(kinds))} values; write one kind.")
+    return Literal(value if not isinstance(value, tuple) else list(value))
+
+
+def _adopt(value: Any) -> Array:
+    try:
+        return np.asarray(value) if isinstance(value, np.generic) else arrays.adopt(value)
+    except RowgradError as error:
+        raise _wrong(error.message, value=error.value) from error
+
+
+def typed(value: Any, dtype: str) -> Array:
+    """Nested lists as an array of `dtype`: floating-point numbers may round, nothing else may change."""
+    shape, leaves = _flat(value)
+    if dtype == "string":
+        for position, leaf in enumerate(leaves):
+            if not isinstance(leaf, str):
+                raise _wrong(f"{_at(position, shape)}{leaf!r} is no text.", value=leaf)
+        return np.array(leaves, object).reshape(shape)
+    target = dtypes.NUMPY[dtype]
+    base = target[0] if target.names else target
+    flat = np.empty(len(leaves), base)
+    convert = _CONVERT["f" if base == dtypes.BFLOAT16 else base.kind]
+    for position, leaf in enumerate(leaves):
+        try:
+            with np.errstate(over="ignore"):
+                flat[position] = convert(leaf)
+        except (TypeError, ValueError, OverflowError):
+            raise _wrong(f"{_at(position, shape)}{leaf!r} cannot be {dtype}.", value=leaf) from None
+        if base.kind not in "iub" and _became_infinite(leaf, flat[position]):
+            raise _wrong(f"{_at(position, shape)}{leaf!r} is too large for {dtype}.", value=leaf)
+    return flat.view(target).reshape(shape)
+
+
+def _became_infinite(leaf: Any, stored: Any) -> bool:
+    return isinstance(leaf, int | float) and bool(np.isinf(stored)) and abs(leaf) != float("inf")
+
+
+def _float(leaf: Any) -> float:
+    if isinstance(leaf, str):
+        return ODD_NUMBERS[leaf] if leaf in ODD_NUMBERS else _refuse()
+    return float(leaf) if isinstance(leaf, int | float) and not isinstance(leaf, bool) else _refuse()
+
+
+def _complex(leaf: Any) -> complex:
+    if isinstance(leaf, str | complex):
+        return complex(leaf)
+    return complex(_float(leaf))
+
+
+def _bool(leaf: Any) -> bool:
+    return leaf if isinstance(leaf, bool) else _refuse()
+
+
+def _whole(leaf: Any) -> int:
+    return leaf if isinstance(leaf, int) and not isinstance(leaf, bool) else _refuse()
+
+
+def _refuse() -> Any:
+    raise TypeError
+
+
+_CONVERT: dict[str, Callable[[Any], Any]] = {"f": _float, "c": _complex, "b": _bool, "i": _whole, "u": _whole}
+
+
+def _flat(value: Any) -> tuple[tuple[int, ...], list[Any]]:
+    """The shape of nested lists and their leaves; uneven ones are refused, with the place."""
+    shape: list[int] = []
+    inner = value
+    while isinstance(inner, list | tuple):
+        if len(shape) == DEEPEST:
+            raise _wrong(f"the lists are nested more than {DEEPEST} deep.")
+        shape.append(len(inner))
+        inner = inner[0] if inner else None
+    leaves: list[Any] = []
+    _collect(value, tuple(shape), (), leaves)
+    return tuple(shape), leaves
+
+
+def _collect(value: Any, shape: tuple[int, ...], place: tuple[int, ...], leaves: list[Any]) -> None:
+    is_list = isinstance(value, list | tuple)
+    if not shape:
+        if is_list:
+            raise _ragged(place, "a list where the others are single values")
+        if not isinstance(value, bool | int | float | complex | str):
+            raise _wrong(f"{_place(place)}{_named(value)} is no number, boolean or text.", value=type(value).__name__)
+        leaves.append(value)
+        return
+    if not is_list:
+        raise _ragged(place, "a single value where the others are lists")
+    if len(value) != shape[0]:
+        raise _ragged(place, f"a list of {len(value)} where the others have {shape[0]}")
+    for position, item in enumerate(value):
+        _collect(item, shape[1:], (*place, position), leaves)
+
+
+def _ragged(place: tuple[int, ...], what: str) -> PageError:
+    return _wrong(f"the lists are nested unevenly: at {_place(place)}there is {what}.", code="ragged", position=place)
+
+
+def _kind(leaf: Any) -> str:
+    return "text" if isinstance(leaf, str) else type(leaf).__name__
+
+
+def _named(value: Any) -> str:
+    return "null" if value is None else f"a {type(value).__name__}"
+
+
+def _place(place: tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, place))}] " if place else ""
+
+
+def _at(position: int, shape: tuple[int, ...]) -> str:
+    return _place(tuple(int(i) for i in np.unravel_index(position, shape))) if shape else ""
+
+
+def _wrong(message: str, *, code: str = "bad-literal", position: Any = None, value: Any = None) -> PageError:
+    return PageError(message, code=code, position=position, value=value)
+
+
+def _frozen(array: Array) -> Array:
+    array.flags.writeable = False
+    return array
+
+
+def plain(array: Array) -> Any:
+    """`array` as nested lists that JSON can hold and that `typed` turns into the same bits again."""
+    if array.dtype.names:
+        array = array[array.dtype.names[0]]
+    if array.ndim:
+        return [plain(item) for item in array] if array.ndim > 1 else [_leaf(item) for item in _items(array)]
+    return _leaf(next(_items(array.reshape(1))))
+
+
+def _items(array: Array) -> Iterator[Any]:
+    return iter(array) if array.dtype.kind in "fcV" else iter(array.tolist())
+
+
+def _leaf(item: Any) -> Any:
+    if isinstance(item, bytes):
+        return item.decode("utf-8", "surrogateescape")
+    if isinstance(item, bool | int | str):
+        return item
+    if isinstance(item, complex | np.complexfloating):
+        return str(complex(item)).strip("()")
+    if not np.isfinite(item):
+        return "NaN" if np.isnan(item) else "Infinity" if item > 0 else "-Infinity"
+    # The fewest digits that give this number again, also by way of a double.
+    short = float(str(item))
+    number = short if type(item)(short) == item else float(item)
+    return int(number) if number.is_integer() and abs(number) < 1e15 and str(number) != "-0.0" else number

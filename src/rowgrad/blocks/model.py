@@ -1,0 +1,94 @@
+"""The parts of a page: blocks, and the wires and literals at their pins. All are immutable; a page exchanges them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rowgrad.blocks.literals import Literal
+from rowgrad.errors import PageError
+from rowgrad.ops import BLOCKS, Operator
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """Where a wire comes from: an output pin of a block."""
+
+    block: str
+    pin: str
+
+    def __str__(self) -> str:
+        return f"{self.block}:{self.pin}"
+
+
+Source = Wire | Literal | tuple[Wire | Literal, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """One operator on a page: what is at its input pins, its attributes, and where it stands.
+
+    `inputs` has only the pins that something is at; `attributes` only those that were given.
+    """
+
+    id: str
+    op: str
+    inputs: Mapping[str, Source]
+    attributes: Mapping[str, Any]
+    at: tuple[float, float]
+
+    @property
+    def operator(self) -> Operator:
+        """The declaration in the catalogue."""
+        return BLOCKS[self.op]
+
+    def sources(self, pin: str) -> tuple[Wire | Literal, ...]:
+        """What is at an input pin, one by one."""
+        source = self.inputs.get(pin, ())
+        return source if isinstance(source, tuple) else (source,)
+
+    def wires(self) -> Iterator[tuple[str, Wire]]:
+        """The wires that arrive, each with its pin."""
+        for pin in self.inputs:
+            for item in self.sources(pin):
+                if isinstance(item, Wire):
+                    yield pin, item
+
+    def missing(self) -> list[str]:
+        """The input pins that nothing is at."""
+        return [pin.name for pin in self.operator.inputs if pin.name not in self.inputs]
+
+    def __str__(self) -> str:
+        return self.id
+
+    def __getitem__(self, pin: str) -> Wire:
+        """The output `pin`, to be wired: ``page.add("Relu", features=block["product"])``."""
+        return Wire(self.id, output_pin(self, pin))
+
+
+def output_pin(block: Block, pin: str | None) -> str:
+    """The name of an output of `block`; without one, its only output is meant."""
+    names = [output.name for output in block.operator.outputs]
+    if pin is None and len(names) == 1:
+        return names[0]
+    if pin is not None and pin in names:
+        return pin
+    listed = ", ".join(names) or "none"
+    if pin is None:
+        message = f"{block.id} has {len(names)} outputs ({listed}); say which, as in {block.id}:{names[0]}."
+        if not names:
+            message = f"{block.id} ({block.op}) has no outputs."
+    else:
+        message = f"{block.id} ({block.op}) has no output {pin}; it has: {listed}."
+    raise PageError(message, code="unknown-pin", block=block.id, pin=pin)
+
+
+def missing_input(block: Block, pin: str) -> PageError:
+    """The error of a pin that nothing is at."""
+    return PageError("nothing is wired to it, and no literal is typed in.", block=block.id, pin=pin,
+                     code="missing-input", op=block.op)  # fmt: skip
+
+
+def as_wire(text: str) -> tuple[str, str | None]:
+    """``block:pin`` or ``block`` in its parts."""
+    block, colon, pin = text.rpartition(":")
+    return (block, pin) if colon else (pin, None)

@@ -1,0 +1,406 @@
+"""Pages: blocks and wires, checked with every change.
+
+A page is always sound: what does not fit is refused when it is drawn, and the page stays as it was. A block may be
+incomplete, with pins that nothing is at yet; `problems` lists those. Blocks are immutable and are exchanged as a
+whole, so a session can run on what it has seen while the page goes on changing.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rowgrad.blocks import layout
+from rowgrad.blocks.inference import Inferred, Signal, infer_block
+from rowgrad.blocks.model import Block, Source, Wire, as_wire, missing_input, output_pin
+from rowgrad.blocks.sources import constant, renamed, sort_out, without
+from rowgrad.dtypes import Array
+from rowgrad.errors import PageError, RowgradError
+from rowgrad.files import folder
+from rowgrad.ops import BLOCKS, Operator
+
+MOST_BLOCKS = 20_000
+ID = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./-]*")  # what TensorFlow allows for the names of nodes
+
+
+class Page:
+    """A page of blocks.
+
+    Parameters
+    ----------
+    name : str
+        What the page is called.
+    folder : str or path, optional
+        Where the files are that it names; `load` and `save` set it.
+
+    Examples
+    --------
+    >>> from rowgrad.blocks import Page, Session
+    >>> page = Page("pooled mean")
+    >>> _ = page.add("Const", id="grad", value=[[1, 2, 3], [4, 4, 2], [3, 1, 5]], dtype="float32")
+    >>> _ = page.add("SparseSegmentMeanGrad", grad="grad:output", indices=[0, 1, 2], segment_ids=[2, 2, 2],
+    ...              output_dim0=3)
+    >>> print(page.signal("SparseSegmentMeanGrad:output"))
+    float32 [3, 3]
+    >>> print(Session(page).run()["SparseSegmentMeanGrad"].output)
+    [[1.         0.33333334 1.6666667 ]
+     [1.         0.33333334 1.6666667 ]
+     [1.         0.33333334 1.6666667 ]]
+    """
+
+    def __init__(self, name: str = "page", *, folder: str | Path | None = None) -> None:
+        self.name = name
+        self.folder = Path(folder) if folder is not None else None
+        self._blocks: dict[str, Block] = {}
+        self._inferred: dict[str, Inferred] = {}
+        self._columns = layout.Columns()
+
+    # Looking
+
+    def __iter__(self) -> Iterator[Block]:
+        return iter(self._blocks.values())
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._blocks
+
+    def __getitem__(self, id: str) -> Block:
+        if id not in self._blocks:
+            raise PageError(f"there is no block {id!r} on the page.", code="unknown-block", block=None, value=id)
+        return self._blocks[id]
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both pages would be the same file."""
+        from rowgrad.blocks import pagefile
+
+        return isinstance(other, Page) and pagefile.to_json(self) == pagefile.to_json(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<Page {self.name!r}: {len(self)} blocks>"
+
+    def inferred(self, id: str) -> Inferred:
+        """All that is known of a block before it runs."""
+        return self._inferred[self[id].id]
+
+    def signal(self, wire: "str | Wire | Block") -> Signal:
+        """The type, shape and, where certain, value of an output."""
+        found = self.wire(wire)
+        return self._inferred[found.block].outputs[found.pin]
+
+    def wire(self, source: "str | Wire | Block") -> Wire:
+        """The output that ``block:pin`` (or ``block``, where it has one) stands for."""
+        if isinstance(source, Block):
+            return Wire(source.id, output_pin(self[source.id], None))
+        id, pin = (source.block, source.pin) if isinstance(source, Wire) else as_wire(source)
+        return Wire(id, output_pin(self[id], pin))
+
+    def constant(self, id: str) -> Array:
+        """What a Const block holds."""
+        held = constant(self[id])
+        if held is None:
+            raise PageError("it has no value.", block=id, pin="value", code="wrong-attribute")
+        return held
+
+    def uses(self, id: str) -> list[tuple[str, str, Wire]]:
+        """The blocks and pins that wires lead to from block `id`."""
+        return [(block.id, pin, wire) for block in self for pin, wire in block.wires() if wire.block == id]
+
+    def order(self) -> list[str]:
+        """All ids, each after those that feed it; otherwise as they were added."""
+        order: dict[str, None] = {}
+        for start in self._blocks:
+            stack = [] if start in order else [(start, False)]
+            while stack:
+                id, fed = stack.pop()
+                if fed:
+                    order[id] = None
+                elif id not in order:
+                    stack.append((id, True))
+                    feeding = dict.fromkeys(wire.block for _, wire in self._blocks[id].wires())
+                    stack.extend((other, False) for other in reversed(feeding) if other not in order)
+        return list(order)
+
+    def problems(self) -> list[PageError]:
+        """What keeps the page from running as a whole: pins that nothing is at."""
+        return [missing_input(block, pin) for block in self for pin in block.missing()]
+
+    # Changing
+
+    def add(self, op: str, id: str | None = None, *, at: tuple[float, float] | None = None, **given: Any) -> Block:
+        """Add a block; inputs and attributes by name.
+
+        Parameters
+        ----------
+        op : str
+            An operator of the catalogue.
+        id : str, optional
+            Its name on this page; by default the operator's, numbered if it is taken.
+        at : pair of numbers, optional
+            Where it stands; by default right of what feeds it.
+        **given
+            For an input: a wire (``"block:pin"``, a block, or ``block["pin"]``) or a literal (numbers, lists, arrays,
+            or ``{"value": …, "dtype": …}``, which also writes a text). Inputs may be left out and wired later.
+
+        Returns
+        -------
+        Block
+
+        Raises
+        ------
+        PageError
+            The operator, a pin or an attribute does not exist, or what is given does not fit. Nothing is added.
+        """
+        operator = _operator(op)
+        id = self._new_id(op) if id is None else self._free_id(id)
+        if len(self) >= MOST_BLOCKS:
+            raise PageError(f"a page holds at most {MOST_BLOCKS} blocks.", code="too-large", block=id)
+        inputs, attributes = sort_out(self, id, operator, given)
+        block = Block(id, op, inputs, attributes, at or (0, 0))
+        inferred = self._infer(block)
+        if at is None:
+            feeding = [layout.column_of(self[wire.block].at[0]) + 1 for _, wire in block.wires()]
+            block = replace(block, at=self._columns.place(max(feeding, default=0), block))
+        else:
+            self._columns.occupy(block)
+        self._check_updates(block)
+        self._blocks[id] = block
+        self._inferred[id] = inferred
+        return block
+
+    def change(self, id: str, **given: Any) -> Block:
+        """Set inputs and attributes of a block; None takes an attribute back to its default."""
+        block = self[id]
+        inputs, attributes = sort_out(self, id, block.operator, given)
+        kept = {name: value for name, value in {**block.attributes, **attributes}.items() if value is not None}
+        with self.changing():
+            self._exchange(replace(block, inputs=_ordered(block, {**block.inputs, **inputs}), attributes=kept))
+        return self[id]
+
+    def connect(self, source: "str | Wire | Block", target: str) -> None:
+        """Draw a wire from an output, ``block:pin``, to an input, ``block:pin``; where it takes many, one more."""
+        id, pin = self._target(target)
+        wire = self.wire(source)
+        many = next(p.many for p in self[id].operator.inputs if p.name == pin)
+        before = self[id].inputs.get(pin, ())
+        self.change(id, **{pin: [*(before if isinstance(before, tuple) else ()), wire] if many else wire})
+
+    def disconnect(self, target: str) -> None:
+        """Take away what is at an input, ``block:pin``: a wire or a literal."""
+        id, pin = self._target(target)
+        block = self[id]
+        if pin in block.inputs:
+            with self.changing():
+                self._exchange(replace(block, inputs={k: v for k, v in block.inputs.items() if k != pin}))
+
+    def remove(self, id: str) -> None:
+        """Take a block off the page, with its wires."""
+        users = {user for user, _, _ in self.uses(self[id].id)}
+        with self.changing():
+            for user in users:
+                self._blocks[user] = replace(self[user], inputs=without(self[user].inputs, id))
+            del self._blocks[id], self._inferred[id]
+            self._recheck(users)
+
+    def rename(self, id: str, new: str) -> None:
+        """Give a block another name; wires follow."""
+        if new == self[id].id:
+            return
+        self._free_id(new)
+        with self.changing():
+            blocks = {}
+            for block in self:
+                if any(wire.block == id for _, wire in block.wires()):
+                    inputs = {pin: renamed(source, id, new) for pin, source in block.inputs.items()}
+                    block = replace(block, inputs=inputs)
+                if block.id == id:
+                    block = replace(block, id=new)
+                blocks[block.id] = block
+            self._blocks = blocks
+            self._inferred = {}
+            self._recheck(blocks)
+
+    def move(self, id: str, x: float, y: float) -> None:
+        """Put a block elsewhere."""
+        self._blocks[id] = replace(self[id], at=(x, y))
+        self._columns.occupy(self._blocks[id])
+
+    def reorder(self, ids: Iterable[str]) -> None:
+        """Let blocks follow each other as `ids` do, in lists and in the file; the others come after."""
+        first = [id for id in ids if id in self]
+        self._blocks = {id: self._blocks[id] for id in dict.fromkeys([*first, *self._blocks])}
+
+    def tidy(self, ids: Iterable[str] | None = None) -> None:
+        """Arrange blocks in columns, each right of what feeds it: all, or `ids` below the others."""
+        for id, at in layout.arranged(self, ids).items():
+            self._blocks[id] = replace(self._blocks[id], at=at)
+        self._columns = layout.Columns()
+        for block in self:
+            self._columns.occupy(block)
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """All of the changes within, or none of them: an error takes them back."""
+        blocks, inferred, free = dict(self._blocks), dict(self._inferred), dict(self._columns.free)
+        try:
+            yield
+        except BaseException:
+            self._blocks, self._inferred, self._columns.free = blocks, inferred, free
+            raise
+
+    # Gradients, files and exports; each lives in a module of its own
+
+    def add_gradients(self, y: "str | Wire | Block", xs: "Iterable[str | Wire | Block]") -> dict[str, Any]:
+        """Add the blocks that compute the gradient of the sum of `y` to each of `xs`, wired and laid out.
+
+        Returns
+        -------
+        dict
+            For each of `xs`, as it was given, the output that is its gradient, ``"block:pin"``; a `RowGradient` of two
+            such outputs where every way to it is a pooled look-up with `sparse_gradient` set.
+        """
+        from rowgrad.blocks.gradients import add_gradients
+
+        return add_gradients(self, y, list(xs))
+
+    def save(self, path: str | Path) -> None:
+        """Write the page to a file, as a whole or not at all; large arrays go to files beside it."""
+        from rowgrad.blocks import pagefile
+
+        pagefile.save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Page":
+        """Read a page from a file."""
+        from rowgrad.blocks import pagefile
+
+        return pagefile.load(Path(path))
+
+    def to_json(self) -> str:
+        """The page as the text of a page file, with all arrays in it."""
+        from rowgrad.blocks import pagefile
+
+        return pagefile.to_json(self)
+
+    @classmethod
+    def from_json(cls, text: str, *, folder: str | Path | None = None) -> "Page":
+        """The page that the text of a page file holds."""
+        from rowgrad.blocks import pagefile
+
+        return pagefile.from_json(text, folder=Path(folder) if folder is not None else None)
+
+    # Inside
+
+    def _target(self, target: str) -> tuple[str, str]:
+        id, pin = as_wire(target)
+        block = self[id]
+        names = [p.name for p in block.operator.inputs]
+        if pin not in names:
+            raise PageError(
+                f"{block.op} has no input {pin}; it has: {', '.join(names) or 'none'}.",
+                block=id, pin=pin, code="unknown-pin", op=block.op,
+            )  # fmt: skip
+        return id, str(pin)
+
+    def _new_id(self, op: str) -> str:
+        id, number = op, 0
+        while id in self._blocks:
+            number += 1
+            id = f"{op}_{number}"
+        return id
+
+    def _free_id(self, id: str) -> str:
+        if not isinstance(id, str) or not ID.fullmatch(id) or len(id) > 200:
+            raise PageError(
+                f"{id!r} is no name for a block: letters, digits and _ . / - are allowed, beginning with a letter, a "
+                "digit or a dot.", code="bad-id", value=id,
+            )  # fmt: skip
+        if id in self._blocks:
+            raise PageError(f"there is a block {id!r} already; names are unique on a page.", code="duplicate-id",
+                            block=id)  # fmt: skip
+        return id
+
+    def _infer(self, block: Block) -> Inferred:
+        held = None
+        try:
+            if block.operator.role == "const":
+                held = constant(block)
+            elif block.operator.role == "file":
+                held = folder.read(self.folder, block.attributes.get("path"), block.attributes.get("part"),
+                                   block.attributes.get("dtype"))  # fmt: skip
+        except RowgradError as error:
+            pin = error.argument or ("value" if block.operator.role == "const" else "path")
+            raise PageError(error.message, block=block.id, pin=pin, code=error.code, position=error.position,
+                            value=error.value, op=block.op) from error  # fmt: skip
+        return infer_block(block, self.signal, held)
+
+    def _check_updates(self, block: Block) -> None:
+        """An update must be of a variable, and of one that nothing else updates."""
+        for pin in block.operator.updates:
+            source = block.inputs.get(pin)
+            if source is None:
+                continue
+            if not isinstance(source, Wire) or self[source.block].operator.role != "variable":
+                raise PageError("it must be wired from a Variable, whose value it updates.", block=block.id, pin=pin,
+                                code="not-a-variable", op=block.op)  # fmt: skip
+            for other in self:
+                if other.id != block.id and any(other.inputs.get(name) == source for name in other.operator.updates):
+                    raise PageError(f"{source.block} is updated by {other.id} already; a step has one update for each.",
+                                    block=block.id, pin=pin, code="updated-twice", op=block.op)  # fmt: skip
+
+    def _exchange(self, block: Block) -> None:
+        self._refuse_cycle(block)
+        self._check_updates(block)
+        self._blocks[block.id] = block
+        self._recheck([block.id])
+
+    def _refuse_cycle(self, block: Block) -> None:
+        for pin, wire in block.wires():
+            seen: set[str] = set()
+            stack = [wire.block]
+            while stack:
+                id = stack.pop()
+                if id == block.id:
+                    raise PageError(f"a wire from {wire} would close a cycle.", block=block.id, pin=pin, code="cycle",
+                                    op=block.op)  # fmt: skip
+                if id not in seen:
+                    seen.add(id)
+                    stack.extend(other.block for _, other in self[id].wires())
+
+    def _recheck(self, changed: Iterable[str]) -> None:
+        """Infer the blocks that have changed and, where their outputs are not what they were, those that follow."""
+        dirty = set(changed)
+        for id in self.order():
+            block = self._blocks[id]
+            if id in dirty or any(wire.block in dirty for _, wire in block.wires()):
+                before = self._inferred.get(id)
+                self._inferred[id] = self._infer(block)
+                if before is not None and _same_outputs(before, self._inferred[id]):
+                    dirty.discard(id)
+                else:
+                    dirty.add(id)
+
+
+def _operator(op: str) -> Operator:
+    if op not in BLOCKS:
+        close = [name for name in BLOCKS if name.casefold() == str(op).casefold()]
+        hint = f" Did you mean {close[0]}?" if close else ""
+        raise PageError(f"there is no operator {op!r} in the catalogue.{hint}", code="unknown-operator", value=op)
+    return BLOCKS[op]
+
+
+def _ordered(block: Block, inputs: Mapping[str, Source]) -> dict[str, Source]:
+    return {pin.name: inputs[pin.name] for pin in block.operator.inputs if pin.name in inputs}
+
+
+def _same_outputs(left: Inferred, right: Inferred) -> bool:
+    def known(signal: Signal) -> Any:
+        value = None if signal.value is None else signal.value.tolist()
+        return (signal.dtype, signal.shape, value)
+
+    return {k: known(v) for k, v in left.outputs.items()} == {k: known(v) for k, v in right.outputs.items()}

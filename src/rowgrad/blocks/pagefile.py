@@ -1,0 +1,285 @@
+"""Page files: JSON, versioned, one block a line, so that changes of a page can be read as changes of lines.
+
+A string on an input is a wire; anything else is a literal. Everything is checked on the way in, and what is wrong is
+named with its place in the file. Arrays of more than a few lines lie in files of their own beside the page; they are
+called by their contents, so that a page on disk never changes its meaning while another is being saved.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from rowgrad import dtypes
+from rowgrad.blocks.literals import Literal, plain
+from rowgrad.blocks.model import Block, Wire, as_wire
+from rowgrad.blocks.page import MOST_BLOCKS, Page
+from rowgrad.dtypes import BFLOAT16, Array
+from rowgrad.errors import FileError, PageError, RowgradError
+from rowgrad.files import replace, write
+from rowgrad.ops import BLOCKS
+
+VERSION = 1
+ENDING = ".page.json"
+MOST_BYTES = 256 * 2**20
+MOST_INLINE = 1024  # elements of arrays that are written into the page itself
+FIELDS = ("id", "op", "inputs", "attrs", "at")
+
+
+def to_json(page: Page, inline: bool = True, folder: Path | None = None, stem: str = "page") -> str:
+    """The text of a page file; unless `inline`, large arrays are written to files in `folder` first."""
+    store = None if inline else _Store(folder or Path(), stem)
+    lines = [json.dumps(_block(page, block, store), ensure_ascii=False) for block in page]
+    head = f'{{"rowgrad_page": {VERSION}, "name": {json.dumps(page.name, ensure_ascii=False)}, "blocks": ['
+    return head + "".join(f"\n  {line}{',' * (i + 1 < len(lines))}" for i, line in enumerate(lines)) + "]}\n"
+
+
+def save(page: Page, path: Path) -> None:
+    """Write `page` to `path`, as a whole or not at all."""
+    if not path.name.endswith(".json"):
+        raise FileError(f"{path.name}: page files end in {ENDING}.")
+    if not path.parent.is_dir():
+        raise FileError(f"{path}: there is no folder {path.parent}.")
+    stem = path.name.removesuffix(".json").removesuffix(".page")
+    text = to_json(page, inline=False, folder=path.parent, stem=stem)
+    replace(path, partial(_write, text))
+    page.folder = path.parent
+
+
+def _write(text: str, file: IO[bytes]) -> None:
+    file.write(text.encode())
+
+
+class _Store:
+    """Writes large arrays beside a page."""
+
+    def __init__(self, folder: Path, stem: str) -> None:
+        self.folder = folder
+        self.stem = stem
+
+    def keep(self, array: Array) -> str:
+        """The name of a file that holds `array`."""
+        digest = hashlib.sha256(f"{dtypes.name_of(array.dtype)}{array.shape}".encode())
+        digest.update(
+            repr(array.tolist()).encode() if array.dtype.kind in "OT" else np.ascontiguousarray(array).tobytes()
+        )
+        # NumPy's files know no bfloat16, but a member of an archive can have a note beside it.
+        ending = ".npz" if array.dtype == BFLOAT16 else ".npy"
+        name = f"{self.stem}-{digest.hexdigest()[:12]}{ending}"
+        if not (self.folder / name).exists():
+            write(self.folder / name, {"array": array})
+        return name
+
+
+def _block(page: Page, block: Block, store: _Store | None) -> dict[str, Any]:
+    inferred = page.inferred(block.id)
+    record: dict[str, Any] = {"id": block.id, "op": block.op}
+    if block.inputs:
+        record["inputs"] = {
+            pin: [_source(item, store, inferred.literals.get((pin, i))) for i, item in enumerate(source)]
+            if isinstance(source, tuple)
+            else _source(source, store, inferred.literals.get((pin, 0)))
+            for pin, source in block.inputs.items()
+        }
+    if block.attributes:
+        record["attrs"] = {name: _attribute(value, store, block) for name, value in block.attributes.items()}
+    record["at"] = [int(n) if float(n).is_integer() else n for n in block.at]
+    return record
+
+
+def _source(source: Any, store: _Store | None, fitted: Any) -> Any:
+    if isinstance(source, Wire):
+        return str(source)
+    assert isinstance(source, Literal)
+    if source.dtype is None:
+        if not _has_odd_numbers(source.value):
+            return {"value": source.value} if isinstance(source.value, str) else source.value
+        source = Literal(fitted, dtypes.name_of(fitted.dtype))
+    if store is not None and source.value.size > MOST_INLINE:
+        return {"file": store.keep(source.value)}
+    return {"value": plain(source.value), "dtype": source.dtype}
+
+
+def _has_odd_numbers(value: Any) -> bool:
+    """Whether there is anything in it that JSON has no word for."""
+    if isinstance(value, list | tuple):
+        return any(map(_has_odd_numbers, value))
+    return isinstance(value, complex) or (isinstance(value, float) and not np.isfinite(value))
+
+
+def _attribute(value: Any, store: _Store | None, block: Block) -> Any:
+    if isinstance(value, Literal):
+        if value.dtype is None:
+            if not _has_odd_numbers(value.value):
+                return value.value
+            raise PageError("a constant that is not finite needs a dtype.", block=block.id, pin="value",
+                            code="bad-literal")  # fmt: skip
+        if store is not None and value.value.size > MOST_INLINE:
+            return {"file": store.keep(value.value)}
+        return plain(value.value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+# Reading
+
+
+def load(path: Path) -> Page:
+    """Read a page from a file."""
+    if not path.is_file():
+        raise FileError(f"{path}: {'is a folder' if path.is_dir() else 'there is no such file'}.")
+    if path.stat().st_size > MOST_BYTES:
+        raise FileError(f"{path} is larger than {MOST_BYTES >> 20} MB, too large for a page.")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise FileError(f"{path} is no page: it is not UTF-8 text (byte {error.start}).") from error
+    try:
+        return from_json(text, folder=path.parent)
+    except RowgradError as error:
+        if isinstance(error, PageError) and error.block is None:
+            raise FileError(f"{path.name}: {error.message}", code=error.code, position=error.position) from error
+        raise
+
+
+def from_json(text: str, *, folder: Path | None = None) -> Page:
+    """The page that `text` holds."""
+    try:
+        record = json.loads(text, object_pairs_hook=_no_field_twice, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise _wrong(f"line {error.lineno}, column {error.colno}", f"{error.msg}; it is not whole JSON") from error
+    except RecursionError:
+        raise _wrong("the file", "it is nested too deep for a page") from None
+    _check_fields("the file", record, ("rowgrad_page", "name", "blocks"), {"rowgrad_page": int, "blocks": list})
+    version = record["rowgrad_page"]
+    if version > VERSION:
+        raise _wrong("rowgrad_page", f"this page is of version {version}, from a newer rowgrad; this one reads "
+                     f"version {VERSION}. Update rowgrad to open it", "newer-version")  # fmt: skip
+    if version < 1:
+        raise _wrong("rowgrad_page", f"there is no version {version}")
+    if not isinstance(record.get("name", ""), str):
+        raise _wrong("name", "it must be a text")
+    if len(record["blocks"]) > MOST_BLOCKS:
+        raise _wrong("blocks", f"there are {len(record['blocks'])}; a page holds at most {MOST_BLOCKS}", "too-large")
+    page = Page(record.get("name", "page"), folder=folder)
+    _add_blocks(page, record["blocks"])
+    return page
+
+
+def _no_field_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in fields:
+            raise _wrong(repr(name), "the field is there twice in one object")
+        fields[name] = value
+    return fields
+
+
+def _no_constant(name: str) -> Any:
+    raise _wrong(name, f'JSON has no {name}; write it as text in a typed literal, {{"value": "{name}", "dtype": …}}')
+
+
+def _add_blocks(page: Page, records: list[Any]) -> None:
+    """Add blocks in an order in which wires lead to blocks that are there; the page keeps the order of the file."""
+    by_id: dict[str, Mapping[str, Any]] = {}
+    for position, record in enumerate(records):
+        place = f"blocks[{position}]"
+        _check_fields(place, record, FIELDS, {"id": str, "op": str})
+        _check_types(place, record, {"inputs": dict, "attrs": dict, "at": list})
+        if record["id"] in by_id:
+            raise _wrong(
+                f"{place}.id", f"{record['id']!r} is there already; names are unique on a page", "duplicate-id"
+            )
+        by_id[record["id"]] = {**record, "place": place}
+    for id in _fed_first(by_id):
+        record = by_id[id]
+        _add_block(page, record, str(record["place"]))
+    page.reorder(by_id)
+
+
+def _fed_first(by_id: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The ids in an order in which each comes after those that feed it; a cycle is refused."""
+    feeds = {
+        id: [block for block in _feeding(record) if block in by_id] for id, record in by_id.items()
+    }  # unknown blocks are refused when the wire is drawn
+    order: dict[str, None] = {}
+    for start in by_id:
+        path: dict[str, None] = {}
+        stack = [(start, False)]
+        while stack:
+            id, fed = stack.pop()
+            if fed:
+                del path[id]
+                order[id] = None
+            elif id in path:
+                cycle = [*list(path)[list(path).index(id) :], id]
+                shown = " ← ".join(cycle[:8]) + (" …" if len(cycle) > 8 else "")
+                raise _wrong(f"{by_id[id]['place']}.inputs", f"the wires run in a cycle: {shown}", "cycle")
+            elif id not in order:
+                path[id] = None
+                stack.append((id, True))
+                stack.extend((other, False) for other in reversed(feeds[id]) if other not in order)
+    return list(order)
+
+
+def _feeding(record: Mapping[str, Any]) -> list[str]:
+    sources = record.get("inputs", {})
+    wires = []
+    pins = {pin.name: pin for pin in BLOCKS[record["op"]].inputs} if record["op"] in BLOCKS else {}
+    for name, value in sources.items():
+        items = value if isinstance(value, list) and name in pins and pins[name].many else [value]
+        wires += [as_wire(item)[0] for item in items if isinstance(item, str)]
+    return wires
+
+
+def _add_block(page: Page, record: Mapping[str, Any], place: str) -> None:
+    inputs, attributes = record.get("inputs", {}), record.get("attrs", {})
+    if record["op"] in BLOCKS:
+        operator = BLOCKS[record["op"]]
+        _known(f"{place}.inputs", inputs, [pin.name for pin in operator.inputs])
+        _known(f"{place}.attrs", attributes, [attribute.name for attribute in operator.attributes])
+    at = record.get("at")
+    if at is not None and not (len(at) == 2 and all(_is_number(n) for n in at)):
+        raise _wrong(f"{place}.at", "it must be two numbers, as [40, 80]")
+    try:
+        page.add(record["op"], record["id"], at=tuple(at) if at else None, **inputs, **attributes)
+    except PageError as error:
+        raise PageError(f"{error.message} ({place})", block=error.block or record["id"], pin=error.pin, code=error.code,
+                        position=error.position, value=error.value, op=error.op) from error  # fmt: skip
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e9
+
+
+def _check_fields(place: str, record: Any, known: tuple[str, ...], required: Mapping[str, type]) -> None:
+    if not isinstance(record, dict):
+        raise _wrong(place, f"it must be an object, {{…}}, with {', '.join(known)}")
+    for name in required:
+        if name not in record:
+            what = "it is no page" if place == "the file" else "it is incomplete"
+            raise _wrong(place, f"{what}: the field {name!r} is missing")
+    _known(place, record, known)
+    _check_types(place, record, required)
+
+
+def _known(place: str, record: Mapping[str, Any], known: Any) -> None:
+    for name in record:
+        if name not in known:
+            raise _wrong(
+                f"{place}.{name}", f"there is no such field; known: {', '.join(known) or 'none'}", "unknown-field"
+            )
+
+
+def _check_types(place: str, record: Mapping[str, Any], types: Mapping[str, type]) -> None:
+    words = {int: "a whole number", str: "a text", list: "a list", dict: "an object"}
+    for name, wanted in types.items():
+        if name in record and (not isinstance(record[name], wanted) or isinstance(record[name], bool)):
+            raise _wrong(f"{place}.{name}".removeprefix("the file."), f"it must be {words[wanted]}")
+
+
+def _wrong(place: str, message: str, code: str = "bad-page") -> PageError:
+    return PageError(f"{place}: {message}.", code=code, value=place)

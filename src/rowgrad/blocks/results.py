@@ -1,0 +1,137 @@
+"""What a session knows after running: each block's results, and why those without any have none."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rowgrad.blocks.model import as_wire
+from rowgrad.dtypes import Array
+from rowgrad.errors import PageError, RowgradError
+
+DONE, FAILED, SKIPPED, WAITING = "done", "failed", "skipped", "waiting"
+
+
+@dataclass(frozen=True, eq=False)
+class BlockResult:
+    """One block: its outputs by pin, also as attributes (``result.output``).
+
+    `status` is ``"done"``, ``"failed"`` (see `error`), ``"skipped"`` (see `needs`) or ``"waiting"`` (not run yet).
+    `stale` tells whether the page or a variable has changed since.
+    """
+
+    block: str
+    op: str
+    status: str
+    outputs: Mapping[str, Array] = field(default_factory=dict)
+    error: PageError | None = None
+    needs: str | None = None
+    seconds: float = 0.0
+    stale: bool = False
+
+    def __getattr__(self, name: str) -> Array:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, pin: str) -> Array:
+        if self.status == DONE and pin in self.outputs:
+            return self.outputs[pin]
+        if self.status == DONE:
+            listed = ", ".join(self.outputs) or "none"
+            raise PageError(f"it has no output {pin}; it has: {listed}.", block=self.block, pin=pin, code="unknown-pin")
+        if self.error is not None:
+            raise self.error
+        raise PageError(f"it has no results: {self.reason}.", block=self.block, pin=pin, code=self.status)
+
+    @property
+    def reason(self) -> str:
+        """The status in words."""
+        if self.status == FAILED:
+            return f"failed: {self.error}"
+        return f"skipped: needs {self.needs}" if self.status == SKIPPED else self.status
+
+
+class Results(Mapping[str, BlockResult]):
+    """The results of a run by block; ``results["block:pin"]`` is one array.
+
+    `errors` has one error for each block that failed by itself, `cancelled` tells whether the run was.
+    """
+
+    def __init__(self, blocks: Mapping[str, BlockResult], *, cancelled: bool = False) -> None:
+        self._blocks = dict(blocks)
+        self.cancelled = cancelled
+
+    def __getitem__(self, key: str) -> Any:
+        if key in self._blocks:
+            return self._blocks[key]
+        id, pin = as_wire(key)
+        if pin is not None and id in self._blocks:
+            return self._blocks[id][pin]
+        raise PageError(f"no block {key!r} was asked for.", code="unknown-block", value=key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._blocks)
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._blocks
+
+    @property
+    def errors(self) -> list[PageError]:
+        """What went wrong, once for each block that is at fault."""
+        return [result.error for result in self._blocks.values() if result.error is not None]
+
+    def raise_first(self) -> "Results":
+        """These results, if nothing failed; else the first error."""
+        for error in self.errors:
+            raise error
+        return self
+
+    def __repr__(self) -> str:
+        counts = {status: sum(r.status == status for r in self._blocks.values()) for status in
+                  (DONE, FAILED, SKIPPED, WAITING)}  # fmt: skip
+        return f"<Results: {', '.join(f'{count} {status}' for status, count in counts.items() if count)}>"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is: told before each block, and once at the end of each step."""
+
+    step: int
+    steps: int
+    done: int
+    total: int
+    block: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """A loop: how many steps were taken, the values of what was to be recorded, and the results of the last step."""
+
+    steps: int
+    values: Mapping[str, list[Array]]
+    results: Results
+    cancelled: bool = False
+
+    def __getitem__(self, key: str) -> list[Array]:
+        return self.values[key]
+
+
+def on_block(error: Exception, block: str, op: str) -> PageError:
+    """Whatever went wrong while a block ran, as an error of that block."""
+    if isinstance(error, PageError) and error.block == block:
+        return error
+    if isinstance(error, RowgradError):
+        found = PageError(error.message, block=block, pin=error.argument, code=error.code, position=error.position,
+                          value=error.value, op=op)  # fmt: skip
+    elif isinstance(error, MemoryError):
+        found = PageError("there is not enough memory for this.", block=block, code="out-of-memory", op=op)
+    elif isinstance(error, OSError):
+        found = PageError(f"{error.filename or 'a file'}: {error.strerror or error}.", block=block, code="bad-file",
+                          op=op)  # fmt: skip
+    else:
+        found = PageError(f"{type(error).__name__}: {error}", block=block, code="internal", op=op)
+    found.__cause__ = error
+    return found

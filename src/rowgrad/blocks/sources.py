@@ -1,0 +1,120 @@
+"""What users give for the pins and attributes of a block, as wires, literals and plain values."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rowgrad import dtypes
+from rowgrad.blocks.literals import Literal, literal, typed
+from rowgrad.blocks.model import Block, Source, Wire
+from rowgrad.dtypes import Array
+from rowgrad.errors import PageError, RowgradError
+from rowgrad.files import folder
+from rowgrad.ops import Operator, Pin
+from rowgrad.ops.pins import Input
+
+if TYPE_CHECKING:
+    from rowgrad.blocks.page import Page
+
+_ANYTHING = Input(Pin("value", "T", "[...]", "A constant."), (*dtypes.PLAIN, *dtypes.QUANTISED))
+
+
+def sort_out(
+    page: "Page", id: str, operator: Operator, given: Mapping[str, Any]
+) -> tuple[dict[str, Source], dict[str, Any]]:
+    """What is given, as sources of input pins and as attributes."""
+    pins = {pin.name: pin for pin in operator.inputs}
+    kinds = {attribute.name: attribute.kind for attribute in operator.attributes}
+    inputs: dict[str, Source] = {}
+    attributes: dict[str, Any] = {}
+    for name, value in given.items():
+        try:
+            if name in pins and pins[name].many:
+                if not isinstance(value, list | tuple):
+                    raise PageError("it takes a list of wires and literals.", code="not-a-list")
+                inputs[name] = tuple(_source(page, item) for item in value)
+            elif name in pins:
+                inputs[name] = _source(page, value)
+            elif name in kinds:
+                attributes[name] = _held(page, value, given) if kinds[name] == "value" else value
+            else:
+                listed = ", ".join([*pins, *kinds]) or "none"
+                raise PageError(f"{operator.name} has no pin or attribute {name}; it has: {listed}.",
+                                code="unknown-pin")  # fmt: skip
+        except RowgradError as error:
+            raise PageError(error.message, block=id, pin=name, code=error.code, position=error.position,
+                            value=error.value, op=operator.name) from error  # fmt: skip
+    value = attributes.get("value")
+    if isinstance(value, Literal) and value.dtype is not None:
+        attributes["dtype"] = value.dtype  # an array brings its type along
+    return inputs, attributes
+
+
+def _source(page: "Page", value: Any) -> Wire | Literal:
+    if isinstance(value, Literal):
+        return value
+    if isinstance(value, str | Wire | Block):
+        try:
+            return page.wire(value)
+        except PageError as error:
+            if error.code == "unknown-block" and isinstance(value, str):
+                error.message += f' (A text is a wire, "block:pin"; a literal text is {{"value": {value!r}}}.)'
+            raise
+    return _held(page, value, {})
+
+
+def _held(page: "Page", value: Any, given: Mapping[str, Any]) -> Literal:
+    """A literal, or what its dictionary says: ``{"value": …, "dtype": …}`` or ``{"file": …}``."""
+    dtype = given.get("dtype")
+    if isinstance(value, Literal):
+        return value
+    if isinstance(value, Mapping):
+        if set(value) == {"file"}:
+            name = value["file"]
+            array = folder.read(page.folder, name, None)
+            return Literal(array, dtypes.name_of(array.dtype), name)
+        if "value" not in value or not set(value) <= {"value", "dtype"}:
+            known = '{"value": …, "dtype": …} or {"file": …}'
+            raise PageError(f"a literal is written {known}, not {sorted(value)}.", code="bad-literal")
+        dtype = value.get("dtype", "string" if isinstance(value["value"], str) else None)
+        value = value["value"]
+    if dtype is not None and dtype not in (*dtypes.NUMPY, "string"):
+        raise PageError(f"{dtype!r} is not a type.", code="wrong-dtype", value=dtype)
+    return literal(value, dtype)
+
+
+def constant(block: Block) -> Array | None:
+    """What a constant holds, in its type."""
+    held = block.attributes.get("value")
+    if held is None:
+        return None
+    dtype = block.attributes.get("dtype")
+    if isinstance(held.value, list | int | float | complex | str) or held.dtype != dtype:
+        if dtype is not None:
+            value = held.value if held.dtype is None else held.value.tolist()
+            return typed(value, dtype)
+        fitted: Array = _ANYTHING.fit(held.value)
+        return fitted
+    array: Array = held.value
+    return array
+
+
+def without(inputs: Mapping[str, Source], id: str) -> dict[str, Source]:
+    """Inputs without the wires that come from block `id`."""
+    kept: dict[str, Source] = {}
+    for pin, source in inputs.items():
+        if isinstance(source, tuple):
+            left = tuple(item for item in source if not (isinstance(item, Wire) and item.block == id))
+            if left:
+                kept[pin] = left
+        elif not (isinstance(source, Wire) and source.block == id):
+            kept[pin] = source
+    return kept
+
+
+def renamed(source: Source, id: str, new: str) -> Source:
+    """`source`, where block `id` is now called `new`."""
+    if isinstance(source, Wire):
+        return Wire(new, source.pin) if source.block == id else source
+    if isinstance(source, tuple):
+        return tuple(Wire(new, item.pin) if isinstance(item, Wire) and item.block == id else item for item in source)
+    return source

@@ -1,0 +1,75 @@
+"""The work of blocks that only pages have: constants and files. Variables and feeds are the session's own."""
+
+from collections.abc import Callable
+from typing import Any
+
+from rowgrad import dtypes
+from rowgrad.blocks.model import Block
+from rowgrad.blocks.page import Page
+from rowgrad.dtypes import Array
+from rowgrad.errors import PageError
+from rowgrad.files import folder
+
+
+def check_array(
+    id: str, pin: str, array: Array, dtype: str | None, shape: Any, sizes: dict[str, tuple[int, str]]
+) -> None:
+    """`array` must have the type and shape of the pin; `sizes` are the named ones so far, and who said so."""
+    if dtype is not None and dtypes.name_of(array.dtype) != dtype:
+        raise PageError(f"it is {dtypes.name_of(array.dtype)}, and must be {dtype}.", block=id, pin=pin,
+                        code="wrong-dtype")  # fmt: skip
+    if shape is None:
+        return
+    wanted = f"[{', '.join(map(str, shape))}]"
+    if len(shape) != array.ndim:
+        raise PageError(f"it has shape {list(array.shape)}, and must have {wanted}.", block=id, pin=pin,
+                        code="wrong-rank", value=array.shape)  # fmt: skip
+    for size, actual in zip(shape, array.shape, strict=True):
+        known, by = sizes.setdefault(size, (actual, id)) if isinstance(size, str) else (size, id)
+        if known is not None and known != actual:
+            why = f" ({size} is {known} by {by})" if isinstance(size, str) else ""
+            raise PageError(f"it has shape {list(array.shape)}, and must have {wanted}{why}.", block=id, pin=pin,
+                            code="length-mismatch", value=array.shape)  # fmt: skip
+
+
+def file_state(page: Page, block: Block, inputs: list[Any]) -> Any:
+    """When the file of a block was last written; it is read again when that changes."""
+    path = folder.inside(page.folder, inputs[0].item() if inputs else block.attributes.get("path"))
+    found = path.stat() if path.is_file() else None
+    return (found.st_mtime_ns, found.st_size) if found else None
+
+
+def _const(page: Page, block: Block, inputs: list[Any]) -> tuple[Array]:
+    return (page.constant(block.id),)
+
+
+def _file(page: Page, block: Block, inputs: list[Any]) -> tuple[Array]:
+    given = block.attributes
+    return (folder.read(page.folder, given.get("path"), given.get("part"), given.get("dtype")),)
+
+
+def _save(page: Page, block: Block, inputs: list[Any]) -> tuple[()]:
+    filename, tensor_names, data = inputs
+    names = [str(name) for name in tensor_names.tolist()]
+    if len(names) != len(data) or len(set(names)) != len(names) or not all(names):
+        raise PageError(f"there are {len(names)} names for {len(data)} arrays; each needs one of its own.",
+                        block=block.id, pin="tensor_names", code="length-mismatch")  # fmt: skip
+    folder.write(page.folder, filename.item(), dict(zip(names, data, strict=True)))
+    return ()
+
+
+def _restore(page: Page, block: Block, inputs: list[Any]) -> tuple[Array]:
+    pattern, name = inputs
+    attributes = page.inferred(block.id).attributes
+    array = folder.read(page.folder, pattern.item(), name.item())
+    check_array(block.id, "tensor", array, attributes["dt"], attributes["shape"], {})
+    return (array,)
+
+
+# By role: the page, the block and its inputs to the results.
+WORK: dict[str, Callable[[Page, Block, list[Any]], tuple[Array, ...]]] = {
+    "const": _const,
+    "file": _file,
+    "save": _save,
+    "restore": _restore,
+}
