@@ -2,7 +2,8 @@
 
 In a rule, a name is an input, an output or an attribute of the operator; ``d_`` before an output's name is the
 gradient that flows into that output; ``rows(x)`` is the number of rows of x; ``Op(...).pin`` takes one result of
-several; ``x if attribute else y`` chooses. Numbers and lists are literals. The rule of a pin that takes many arrays is
+several; ``x if attribute else y`` chooses. Numbers and lists are literals. A type variable of the operator (``T``) is
+the name of the type that it stands for, to be given to an attribute. The rule of a pin that takes many arrays is
 that of one of them, ``part``, at ``position``; ``[Op(value) for value in values]`` goes through all.
 
 A rule says nothing of arrays: `evaluate` walks it and leaves to the caller what applying an operator means, `backward`
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from rowgrad.dtypes import name_of
 from rowgrad.ops.attributes import check_attributes
 from rowgrad.ops.catalogue import OPERATORS, Operator
 
@@ -102,7 +104,7 @@ def backward(
     """
     settings = check_attributes(operator, attributes or {})
     outputs = apply_to_arrays(operator, [inputs[pin.name] for pin in operator.inputs], settings)
-    names = {**inputs, **outputs, **settings}
+    names = {**type_names(operator, inputs), **inputs, **outputs, **settings}
     for name, output in outputs.items():
         names[f"d_{name}"] = d_outputs[name] if name in d_outputs else np.zeros_like(output)
     flowing = frozenset(d_outputs)
@@ -120,6 +122,22 @@ def backward(
             sums = [np.zeros_like(array) for array in (inputs[pin.name] if pin.many else [inputs[pin.name]])]
         gradients[pin.name] = sums if pin.many else sums[0]
     return gradients
+
+
+def type_names(operator: Operator, inputs: Mapping[str, Any]) -> dict[str, str]:
+    """What the type variables stand for when `operator` is called with `inputs`, if its rules mention any."""
+    if not _mentions_types(operator):
+        return {}
+    fitted = operator._fit(tuple(inputs[pin.name] for pin in operator.inputs))
+    firsts = [value[0] if isinstance(value, tuple) else value for value in fitted]
+    variables = [pin.dtype if pin.dtype in operator.types else "" for pin in operator.inputs]
+    return {variable: name_of(np.asarray(first).dtype) for variable, first in zip(variables, firsts, strict=True)}
+
+
+@cache
+def _mentions_types(operator: Operator) -> bool:
+    stated = [(rule,) if isinstance(rule, str) else rule for rule in operator.gradient.values()]
+    return any(not mentioned(rule).isdisjoint(operator.types) for rules in stated for rule in rules)
 
 
 def apply_to_arrays(

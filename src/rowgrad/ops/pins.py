@@ -18,6 +18,8 @@ from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfRangeError, Ro
 from rowgrad.memory import check_room
 
 INT64_MAX = 2**63 - 1
+# The kinds of types that a number written in Python may take, by its own kind.
+WRITTEN_AS = {"i": "iufc", "u": "iufc", "f": "fc", "c": "c"}
 
 
 @dataclass(frozen=True)
@@ -125,13 +127,13 @@ class Input:
         """A second value of the same type variable: exact, or a number written in Python that rounds to it."""
         if bound.kind in "USOT" and _is_text(array):
             return array
-        if np.can_cast(array.dtype.newbyteorder("="), bound, "safe"):
+        if np.can_cast(array.dtype.newbyteorder("="), bound, "safe") or (untyped and array.size == 0):
             return array.astype(bound)
-        if untyped and np.can_cast({"i": "i1", "u": "u1", "f": "f2"}.get(array.dtype.kind, "O"), bound, "safe"):
+        if untyped and ("f" if bound == dtypes.BFLOAT16 else bound.kind) in WRITTEN_AS.get(array.dtype.kind, ""):
             with np.errstate(over="ignore"):
                 converted = array.astype(bound)
             if np.array_equal(np.isinf(converted), np.isinf(array)) and (
-                array.dtype.kind == "f" or np.array_equal(converted.astype(object), array.astype(object))
+                array.dtype.kind in "fc" or np.array_equal(converted.astype(object), array.astype(object))
             ):
                 return converted
         raise DTypeError(
