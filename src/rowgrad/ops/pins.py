@@ -18,6 +18,7 @@ from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfRangeError, Ro
 from rowgrad.memory import check_room
 
 INT64_MAX = 2**63 - 1
+DEEPEST = 64  # NumPy has no arrays of more dimensions
 # The kinds of types that a number written in Python may take, by its own kind.
 WRITTEN_AS = {"i": "iufc", "u": "iufc", "f": "fc", "c": "c"}
 
@@ -233,7 +234,9 @@ def _is_text(array: Array) -> bool:
 
 def is_untyped(value: Any) -> bool:
     """Whether `value` is made of Python's own lists and numbers, which carry no type of their own."""
-    while isinstance(value, list | tuple) and value:
+    for _ in range(DEEPEST):  # a list may hold itself
+        if not isinstance(value, list | tuple) or not value:
+            break
         value = value[0]
     return isinstance(value, list | tuple | bool | int | float | complex | str | bytes) and not isinstance(
         value, np.generic
