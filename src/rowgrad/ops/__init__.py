@@ -16,6 +16,7 @@ FAMILIES = {
     "fill_empty_rows": "Filling empty rows",
     "sparse_slice": "Slicing sparse tensors",
     "elementwise": "Elementwise arithmetic",
+    "sparse_dense": "From sparse to dense",
     "updates": "New values of variables",
     "page": "Data on pages",
 }

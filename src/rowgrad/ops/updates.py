@@ -15,10 +15,11 @@ from rowgrad.dtypes import FLOATS, IDS, PLAIN, Array
 from rowgrad.errors import InvalidArgumentError
 from rowgrad.memory import allocate, check_room
 from rowgrad.ops import checks
+from rowgrad.ops.broadcasting import copied, of_rank, same
 from rowgrad.ops.catalogue import Attribute, Example, Operator, declare
 from rowgrad.ops.pins import Pin
 from rowgrad.ops.results import AdagradUpdate, AdamUpdate
-from rowgrad.ops.shapes import Shape, same_size
+from rowgrad.ops.shapes import Shape
 
 BLOCK = 1 << 15  # elements that are worked on together: few enough that all their states stay in the cache
 
@@ -29,16 +30,8 @@ Step = Callable[..., tuple[Array, ...]]
 
 
 def _assign(ref: Array, value: Array) -> Array:
-    _same_shape("value", value, "ref", ref)
-    return _copy(value, "value")
-
-
-def _copy(array: Array, argument: str) -> Array:
-    if array.dtype.kind in "USOT":  # text is not for the pool
-        return array.copy()
-    copied = allocate(array.shape, array.dtype, argument=argument)
-    np.copyto(copied, array)
-    return copied
+    same(("ref", "value"), ref.shape, value.shape)
+    return copied(value, "value")
 
 
 # The formulas. Each is a function of its scalars that gives a step.
@@ -79,7 +72,7 @@ def _apply(states: Mapping[str, Array], scalars: Mapping[str, Array], gradient: 
     """The new states, block by block: nothing of the size of the variable is made but the results."""
     (var_name, var), *others = states.items()
     for other, array in [*others, gradient]:
-        _same_shape(other, array, var_name, var)
+        same((var_name, other), var.shape, array.shape)
     results = tuple(allocate(var.shape, var.dtype, argument=state) for state in states)
     sums = dtypes.summing(var.dtype).sums
     flat = [array.reshape(-1) for array in (*states.values(), gradient[1])]
@@ -97,17 +90,6 @@ def _numbers(scalars: Mapping[str, Array], sums: "np.dtype[Any]") -> Iterator[An
     for name, scalar in scalars.items():
         checks.rank(name, scalar, 0)
         yield scalar.astype(sums)[()]
-
-
-def _same_shape(argument: str, array: Array, other: str, other_array: Array) -> None:
-    if array.shape != other_array.shape:
-        raise InvalidArgumentError(
-            f"{argument} has shape {list(array.shape)}, but {other} has {list(other_array.shape)}; they must be the "
-            "same. Reshape one of them.",
-            code="wrong-shape",
-            argument=argument,
-            value=array.shape,
-        )
 
 
 def _apply_gradient_descent(var: Array, alpha: Array, delta: Array) -> Array:
@@ -136,13 +118,13 @@ def _apply_rows(states: Mapping[str, Array], scalars: Mapping[str, Array], grad:
     (_, var), *others = states.items()
     checks.at_least_vector("var", var)
     for other, array in others:
-        _same_shape(other, array, "var", var)
+        same(("var", other), var.shape, array.shape)
     checks.rank("indices", indices, 1)
     _check_rows(grad, indices, var)
     sums = dtypes.summing(var.dtype).sums
     with np.errstate(all="ignore"):
         step = formula(*_numbers(scalars, sums))
-        results = tuple(_copy(array, name) for name, array in states.items())
+        results = tuple(copied(array, name) for name, array in states.items())
         check_room(3 * (len(states) + 1) * grad.size * sums.itemsize, "grad")
         rows, places = _distinct(indices)
         work = tuple(array[rows].astype(sums, copy=False) for array in states.values())
@@ -166,7 +148,7 @@ def _check_rows(grad: Array, indices: Array, var: Array) -> None:
         raise InvalidArgumentError(
             f"a row of grad has shape {list(grad.shape[1:])}, but a row of var {list(var.shape[1:])}; they must be the "
             "same. Pass the gradient of this variable.",
-            code="wrong-shape",
+            code="shape-mismatch",
             argument="grad",
             value=grad.shape,
         )
@@ -221,38 +203,23 @@ def _sparse_adam(var: Array, m: Array, v: Array, *rest: Array) -> AdamUpdate:
 # Shapes
 
 
-def _merged(argument: str, shape: Shape | None, known: Shape | None) -> Shape | None:
-    """What is known of a shape from two sides; an error if they cannot be the same."""
-    if shape is None or known is None:
-        return known if shape is None else shape
-    if len(shape) != len(known) or any(same_size(*pair) is False for pair in zip(shape, known, strict=True)):
-        raise InvalidArgumentError(
-            f"{argument} has shape {list(shape)}; by the inputs before it, it must be {list(known)}.",
-            code="wrong-shape",
-            argument=argument,
-            value=shape,
-        )
-    sizes = zip(shape, known, strict=True)
-    return tuple(new if isinstance(new, int) or old is None else old for new, old in sizes)
-
-
 def _shape_rule(states: tuple[str, ...], scalars: tuple[str, ...], gradient: str, outputs: tuple[str, ...], *,
                 rows: bool) -> Callable[..., Mapping[str, Any]]:  # fmt: skip
     def rule(shapes: Mapping[str, Any], values: Mapping[str, Any], attributes: Mapping[str, Any]) -> Mapping[str, Any]:
         for scalar in scalars:
-            _merged(scalar, shapes.get(scalar), ())
+            of_rank(scalar, shapes.get(scalar), 0)
         variable: Shape | None = None
         for state in states:
-            variable = _merged(state, shapes.get(state), variable)
-        if rows:
-            (length,) = _merged("indices", shapes.get("indices"), (None,)) or (None,)
-            if variable is not None:
-                _merged("var", variable, (None, *variable[1:]))
-            found = shapes.get(gradient)
-            tail = found if variable is None else variable
-            _merged(gradient, found, None if tail is None else (length, *tail[1:]))
+            variable = same((states[0], state), variable, shapes.get(state))
+        found = shapes.get(gradient)
+        if not rows:
+            variable = same((states[0], gradient), variable, found)
         else:
-            variable = _merged(gradient, shapes.get(gradient), variable)
+            (length,) = of_rank("indices", shapes.get("indices"), 1)
+            if variable == ():
+                checks.at_least_vector("var", np.empty(()))
+            whole = found if variable is None else variable
+            same(("a row of var for each of indices", gradient), whole and (length, *whole[1:]), found)
         return dict.fromkeys(outputs, variable)
 
     return rule
