@@ -12,7 +12,7 @@ from typing import Any
 from rowgrad.ops import BLOCKS, FAMILIES, OPERATORS, Attribute, Operator, Pin
 from rowgrad.ops.callables import by_function, function_signature, raw_signature
 from rowgrad.ops.catalogue import REQUIRED
-from rowgrad.ops.docstrings import example_lines, page_call
+from rowgrad.ops.docstrings import example_lines, page_call, page_inputs
 
 ROOT = Path(__file__).parent.parent
 OPERATOR_PAGES = Path("docs/operators")
@@ -29,7 +29,7 @@ def page(operator: Operator) -> str:
     if operator.inputs:
         parts += ["## Inputs", _pin_table(operator, operator.inputs)]
     if operator.attributes:
-        rows = [f"| `{a.name}` | {a.kind} | {_default(a)} | {a.doc} |" for a in operator.attributes]
+        rows = [f"| `{a.name}` | {a.kind} | {_default(a)} | {_cell(a.doc)} |" for a in operator.attributes]
         only = " (`raw_ops` only)" if operator.function else ""
         parts += [f"## Attributes{only}", "\n".join(["| name | kind | default | |", "|---|---|---|---|", *rows])]
     if operator.outputs:
@@ -43,7 +43,8 @@ def page(operator: Operator) -> str:
     if operator.notes:
         parts.append(operator.notes)
     parts += ["## Example", _example(operator)]
-    parts += ["## Gradient", _gradients(operator)]
+    if _is_function(operator):
+        parts += ["## Gradient", _gradients(operator)]
     parts += ["## Errors", "\n".join(f"- `{e.partition(': ')[0]}`: {e.partition(': ')[2]}" for e in operator.errors)]
     parts += ["## Cost", operator.cost]
     parts.append("[All operators](index.md) · [Where rowgrad differs from TensorFlow](../deviations.md)")
@@ -75,8 +76,12 @@ def _default(attribute: Attribute) -> str:
 
 
 def _pin_table(operator: Operator, pins: tuple[Pin, ...]) -> str:
-    rows = [f"| `{pin.name}` | {_dtypes(operator, pin)} | {_shape(pin)} | {pin.doc} |" for pin in pins]
+    rows = [f"| `{pin.name}` | {_dtypes(operator, pin)} | {_shape(pin)} | {_cell(pin.doc)} |" for pin in pins]
     return "\n".join(["| pin | type | shape | |", "|---|---|---|---|", *rows])
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def _shape(pin: Pin) -> str:
@@ -95,7 +100,7 @@ def _example(operator: Operator) -> str:
     example = operator.example
     line = {"id": operator.name, "op": operator.name}
     line |= {"attrs": dict(example.attributes)} if example.attributes else {}
-    line |= {"inputs": dict(example.inputs)} if example.inputs else {}
+    line |= {"inputs": page_inputs(operator)} if example.inputs else {}
     results = [f"`{name}` is `{json.dumps(value, ensure_ascii=False)}`" for name, value in example.outputs.items()]
     block = f"In a page file:\n\n```json\n{json.dumps(line, ensure_ascii=False)}\n```"
     return f"{block}\n\nThen {', '.join(results)}." if results else block
@@ -127,7 +132,7 @@ def index() -> str:
     parts = ["# Operators", "Written from the catalogue by `make docs`."]
     for family, title in FAMILIES.items():
         members = [operator for operator in BLOCKS.values() if operator.family == family]
-        rows = [f"| [{o.name}]({o.name}.md) | {_function(o)} | {o.summary} |" for o in members]
+        rows = [f"| [{o.name}]({o.name}.md) | {_function(o)} | {_cell(o.summary)} |" for o in members]
         parts += [f"## {title}", "\n".join(["| operator | function | |", "|---|---|---|", *rows])]
     return "\n\n".join(parts) + "\n"
 

@@ -198,3 +198,50 @@ def test_attributes_are_options(tmp_path, options, accum):
     result = run(*ADAGRAD, *options, "-o", tmp_path / "x.npz")
     assert result.exit_code == 0, result.output
     assert np.load(tmp_path / "x.npz")["accum_out"].tolist() == accum
+
+
+def test_the_type_of_a_result(tmp_path):
+    assert run("Cast", "--x", "[1.5, 2.5]", "--DstT", "int64", "-o", tmp_path / "x.npy").exit_code == 0
+    assert np.load(tmp_path / "x.npy").dtype == np.int64
+    wrong = run("Cast", "--x", "[1.5, 2.5]", "--DstT", "int65")
+    assert wrong.exit_code == 1
+    assert wrong.stderr.startswith("error: Cast: DstT is int65; allowed: ")
+
+
+def test_an_attribute_that_is_missing_is_named():
+    result = run("Cast", "--x", "[1.5, 2.5]")
+    assert result.exit_code == 2
+    assert "needs 1 more input" in result.stderr
+    assert "--DstT  dtype  " in result.stderr
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["[1.0, 2.0]", "x.npy", "[5.0, 6.0]"],
+        ['["x.npy", [1.0, 2.0], "float32:[5, 6]"]'],
+        ["[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]"],
+    ],
+)
+def test_several_arrays_for_one_pin(tmp_path, monkeypatch, values):
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.array([3.0, 4.0], np.float32))
+    options = [word for value in values for word in ("--inputs", value)]
+    result = run("AddN", *options, "-o", "sum.npy")
+    assert result.exit_code == 0, result.output
+    assert np.load("sum.npy").tolist() == [9.0, 12.0]
+
+
+def test_one_array_where_several_are_taken(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones(2, np.float32))
+    result = run("AddN", "--inputs", tmp_path / "x.npy")
+    assert "sum  float32 [2]" in result.stdout
+    wrong = run("AddN", "--inputs", '["nowhere.npy"]')
+    assert wrong.exit_code == 1
+    assert wrong.stderr.startswith("error: --inputs: nowhere.npy: there is no such file")
+
+
+def test_a_block_of_pages_is_no_command():
+    result = run("Const", "--value", "1")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: Const is a block of pages, and no function.")

@@ -2,6 +2,7 @@
 
 import doctest
 import inspect
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from rowgrad.dtypes import NUMPY
 from rowgrad.ops import BLOCKS, FAMILIES, OPERATORS, Operator
 from rowgrad.ops.attributes import WHAT, check_attributes
 from rowgrad.ops.catalogue import REQUIRED
+from rowgrad.ops.docstrings import page_call
 from rowgrad.ops.gradients import apply_to_arrays
 from rowgrad.ops.shapes import infer
 
@@ -161,6 +163,19 @@ def test_what_is_no_function_is_not_called() -> None:
     for block in BLOCKS.values():
         assert (block.role == "operator") == (block.name in OPERATORS)
         assert (block.role == "operator") or block.function is None
+
+
+@pytest.mark.parametrize(
+    "block", [block for name, block in BLOCKS.items() if name not in OPERATORS], ids=lambda b: b.name
+)
+def test_blocks_of_pages_are_used_as_their_reference_says(block: Operator, tmp_path: Path) -> None:
+    from rowgrad.blocks import Page
+
+    if block.role == "file":
+        np.save(tmp_path / block.example.attributes["path"], next(iter(block.example.outputs.values())))
+    page = Page(folder=tmp_path)
+    eval(page_call(block), {"page": page})
+    assert page[block.name].op == block.name
 
 
 def test_all_functions_are_public() -> None:

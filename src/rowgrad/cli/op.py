@@ -14,6 +14,7 @@ from typer.main import get_command
 from rowgrad import files
 from rowgrad.cli import names, show, targets, values
 from rowgrad.cli.problems import BAD_USAGE, Problem
+from rowgrad.errors import RowgradError
 from rowgrad.ops import Attribute, Operator, Pin
 from rowgrad.ops.catalogue import REQUIRED
 from rowgrad.ops.docstrings import default_of
@@ -188,7 +189,7 @@ def run_on_files(
 def _value(pin: Pin, text: Any) -> Any:
     try:
         return _many(text) if pin.many else values.parse(text)
-    except Problem as problem:
+    except (Problem, RowgradError) as problem:
         problem.message = f"{option_name(pin.name)}: {problem.message}"
         raise
 

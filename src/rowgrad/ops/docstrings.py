@@ -97,8 +97,14 @@ def example_lines(operator: Operator, call: str) -> Iterator[str]:
 
 def page_call(operator: Operator) -> str:
     """How a block that only pages have is put on one, by its worked example."""
-    given = {**operator.example.inputs, **operator.example.attributes}
+    given = {**page_inputs(operator), **operator.example.attributes}
     return f"page.add({', '.join([repr(operator.name), *(f'{name}={value!r}' for name, value in given.items())])})"
+
+
+def page_inputs(operator: Operator) -> dict[str, Any]:
+    """The inputs of the worked example as pages take them: there, a lone text would be a wire."""
+    inputs = operator.example.inputs
+    return {name: {"value": value} if isinstance(value, str) else value for name, value in inputs.items()}
 
 
 def _is_rounded(expected: "np.ndarray[Any, Any]") -> bool:
