@@ -93,6 +93,16 @@ class PageError(RowgradError, ValueError):
         super().__init__(message, argument=pin, **fields)
         self.block = block
 
+    @classmethod
+    def of(cls, error: RowgradError, block: str, op: str, pin: str | None = None) -> "PageError":
+        """`error` as one of a block; `pin` is where it belongs, if the error does not know."""
+        hint = getattr(error, "hint", "")
+        message = f"{error.message} {hint[0].upper()}{hint[1:]}" if hint else error.message
+        found = cls(message, block=block, pin=pin or error.argument, code=error.code, position=error.position,
+                    value=error.value, op=op)  # fmt: skip
+        found.__cause__ = error
+        return found
+
     @property
     def pin(self) -> str | None:
         """The pin or attribute at fault."""

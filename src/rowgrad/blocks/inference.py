@@ -56,7 +56,7 @@ def infer_block(block: Block, signal_of: SignalOf, held: Array | None = None) ->
     try:
         attributes = check_attributes(operator, block.attributes)
     except RowgradError as error:
-        raise _on_block(error, block) from error
+        raise PageError.of(error, block.id, block.op) from error
     walk = _Inference(block, operator, signal_of, attributes)
     walk.bind_wires()
     inputs = {pin.name: walk.signals(pin) for pin in operator.inputs if pin.name in block.inputs}
@@ -118,7 +118,7 @@ class _Inference:
         try:
             value = fitter.fit(source.value, _numpy(settled[0]) if settled else None)
         except RowgradError as error:
-            raise _on_block(error, self.block) from error
+            raise PageError.of(error, self.block.id, self.block.op) from error
         if type(value) is int:
             narrow = fitter.names[0]
             value = np.array(value, narrow if np.can_cast(np.min_scalar_type(value), narrow) else np.int64)
@@ -136,7 +136,7 @@ class _Inference:
         try:
             sizes = infer(self.operator, shapes, known, self.attributes)
         except RowgradError as error:
-            raise _on_block(error, self.block) from error
+            raise PageError.of(error, self.block.id, self.block.op) from error
         signals = {}
         for pin in self.operator.outputs:
             shape = sizes[pin.name]
@@ -211,16 +211,3 @@ def _numpy(name: str) -> "np.dtype[Any]":
 
 def _way_out(allowed: tuple[str, ...]) -> str:
     return "Wire one of these." if allowed == ("string",) else "Put a Cast between, or wire another output."
-
-
-def _on_block(error: RowgradError, block: Block) -> PageError:
-    """`error` with the block it belongs to."""
-    return PageError(
-        error.message,
-        block=block.id,
-        pin=error.argument,
-        code=error.code,
-        position=error.position,
-        value=error.value,
-        op=block.op,
-    )

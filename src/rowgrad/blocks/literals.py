@@ -4,6 +4,7 @@ A literal without a type takes that of its pin when the page is checked. Values 
 as text in a typed literal: ``"NaN"``, ``"Infinity"``, ``"-Infinity"``, ``"1+2j"``.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -190,9 +191,11 @@ def _leaf(item: Any) -> Any:
         return item
     if isinstance(item, complex | np.complexfloating):
         return str(complex(item)).strip("()")
-    if not np.isfinite(item):
-        return "NaN" if np.isnan(item) else "Infinity" if item > 0 else "-Infinity"
+    with np.errstate(invalid="ignore"):
+        number = float(item)
+    if not math.isfinite(number):
+        return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
     # The fewest digits that give this number again, also by way of a double.
     short = float(str(item))
-    number = short if type(item)(short) == item else float(item)
+    number = short if type(item)(short) == item else number
     return int(number) if number.is_integer() and abs(number) < 1e15 and str(number) != "-0.0" else number

@@ -294,6 +294,12 @@ class Page:
 
         return pagefile.from_json(text, folder=Path(folder) if folder is not None else None)
 
+    def to_python(self) -> str:
+        """A script that computes what the page does, without pages and sessions; it gives the same bits."""
+        from rowgrad.blocks.python import to_python
+
+        return to_python(self)
+
     # Inside
 
     def _target(self, target: str) -> tuple[str, str]:
@@ -334,9 +340,8 @@ class Page:
                 held = folder.read(self.folder, block.attributes.get("path"), block.attributes.get("part"),
                                    block.attributes.get("dtype"))  # fmt: skip
         except RowgradError as error:
-            pin = error.argument or ("value" if block.operator.role == "const" else "path")
-            raise PageError(error.message, block=block.id, pin=pin, code=error.code, position=error.position,
-                            value=error.value, op=block.op) from error  # fmt: skip
+            pin = "value" if block.operator.role == "const" else "path"
+            raise PageError.of(error, block.id, block.op, error.argument or pin) from error
         return infer_block(block, self.signal, held)
 
     def _check_updates(self, block: Block) -> None:

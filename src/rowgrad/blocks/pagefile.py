@@ -101,7 +101,12 @@ def _source(source: Any, store: _Store | None, fitted: Any) -> Any:
         source = Literal(fitted, dtypes.name_of(fitted.dtype))
     if store is not None and source.value.size > MOST_INLINE:
         return {"file": store.keep(source.value)}
-    return {"value": plain(source.value), "dtype": source.dtype}
+    return {"value": plain(source.value), "dtype": source.dtype} | _lost_shape(source.value)
+
+
+def _lost_shape(array: Array) -> dict[str, Any]:
+    """The shape, where lists do not tell it: an empty list has nothing in it to say how wide it is."""
+    return {"value": [], "shape": list(array.shape)} if 0 in array.shape[:-1] else {}
 
 
 def _has_odd_numbers(value: Any) -> bool:
@@ -120,7 +125,8 @@ def _attribute(value: Any, store: _Store | None, block: Block) -> Any:
                             code="bad-literal")  # fmt: skip
         if store is not None and value.value.size > MOST_INLINE:
             return {"file": store.keep(value.value)}
-        return plain(value.value)
+        lost = _lost_shape(value.value)
+        return {"dtype": value.dtype} | lost if lost else plain(value.value)
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -247,8 +253,9 @@ def _add_block(page: Page, record: Mapping[str, Any], place: str) -> None:
     try:
         page.add(record["op"], record["id"], at=tuple(at) if at else None, **inputs, **attributes)
     except PageError as error:
-        raise PageError(f"{error.message} ({place})", block=error.block or record["id"], pin=error.pin, code=error.code,
-                        position=error.position, value=error.value, op=error.op) from error  # fmt: skip
+        error.message += f" ({place})"
+        error.block = error.block or record["id"]
+        raise
 
 
 def _is_number(value: Any) -> bool:

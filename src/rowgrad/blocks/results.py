@@ -124,9 +124,8 @@ def on_block(error: Exception, block: str, op: str) -> PageError:
     if isinstance(error, PageError) and error.block == block:
         return error
     if isinstance(error, RowgradError):
-        found = PageError(error.message, block=block, pin=error.argument, code=error.code, position=error.position,
-                          value=error.value, op=op)  # fmt: skip
-    elif isinstance(error, MemoryError):
+        return PageError.of(error, block, op)
+    if isinstance(error, MemoryError):
         found = PageError("there is not enough memory for this.", block=block, code="out-of-memory", op=op)
     elif isinstance(error, OSError):
         found = PageError(f"{error.filename or 'a file'}: {error.strerror or error}.", block=block, code="bad-file",

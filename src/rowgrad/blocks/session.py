@@ -249,8 +249,8 @@ class Session:
             try:
                 array = literal(value, dtype).value
             except PageError as error:
-                raise PageError(f"what is fed does not fit: {error.message}", block=id, pin="output", code=error.code,
-                                position=error.position, value=error.value) from error  # fmt: skip
+                error.message = f"what is fed does not fit: {error.message}"
+                raise PageError.of(error, id, "Placeholder", "output") from error
             new[id] = array
         for id in {**self._feeds, **new}:
             if id in self.page:

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rowgrad import dtypes
-from rowgrad.blocks.literals import Literal, literal, typed
+from rowgrad.blocks.literals import Literal, literal, plain, typed
 from rowgrad.blocks.model import Block, Source, Wire
 from rowgrad.dtypes import Array
 from rowgrad.errors import PageError, RowgradError
@@ -41,8 +43,7 @@ def sort_out(
                 raise PageError(f"{operator.name} has no pin or attribute {name}; it has: {listed}.",
                                 code="unknown-pin")  # fmt: skip
         except RowgradError as error:
-            raise PageError(error.message, block=id, pin=name, code=error.code, position=error.position,
-                            value=error.value, op=operator.name) from error  # fmt: skip
+            raise PageError.of(error, id, operator.name, name) from error
     value = attributes.get("value")
     if isinstance(value, Literal) and value.dtype is not None:
         attributes["dtype"] = value.dtype  # an array brings its type along
@@ -72,14 +73,27 @@ def _held(page: "Page", value: Any, given: Mapping[str, Any]) -> Literal:
             name = value["file"]
             array = folder.read(page.folder, name, None)
             return Literal(array, dtypes.name_of(array.dtype), name)
-        if "value" not in value or not set(value) <= {"value", "dtype"}:
+        if "value" not in value or not set(value) <= {"value", "dtype", "shape"}:
             known = '{"value": …, "dtype": …} or {"file": …}'
             raise PageError(f"a literal is written {known}, not {sorted(value)}.", code="bad-literal")
-        dtype = value.get("dtype", "string" if isinstance(value["value"], str) else None)
+        dtype = value.get("dtype", "string" if isinstance(value["value"], str) else dtype)
+        if "shape" in value:
+            return _empty(value["value"], dtype, value["shape"])
         value = value["value"]
     if dtype is not None and dtype not in (*dtypes.NUMPY, "string"):
         raise PageError(f"{dtype!r} is not a type.", code="wrong-dtype", value=dtype)
     return literal(value, dtype)
+
+
+def _empty(value: Any, dtype: Any, shape: Any) -> Literal:
+    """An array without elements, whose shape lists cannot tell."""
+    sizes = shape if isinstance(shape, list) and all(type(n) is int and 0 <= n < 2**31 for n in shape) else []
+    if value != [] or 0 not in sizes or dtype not in (*dtypes.NUMPY, "string"):
+        raise PageError(
+            'a literal with a shape is one without elements, {"value": [], "dtype": …, "shape": [0, …]}.',
+            code="bad-literal",
+        )
+    return literal(np.empty(sizes, object if dtype == "string" else dtypes.NUMPY[dtype]))
 
 
 def constant(block: Block) -> Array | None:
@@ -90,8 +104,8 @@ def constant(block: Block) -> Array | None:
     dtype = block.attributes.get("dtype")
     if isinstance(held.value, list | int | float | complex | str) or held.dtype != dtype:
         if dtype is not None:
-            value = held.value if held.dtype is None else held.value.tolist()
-            return typed(value, dtype)
+            value = held.value if held.dtype is None else plain(held.value)
+            return typed(value, dtype).reshape(np.shape(held.value))
         fitted: Array = _ANYTHING.fit(held.value)
         return fitted
     array: Array = held.value

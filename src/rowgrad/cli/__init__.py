@@ -1,4 +1,4 @@
-"""The `rowgrad` command: look the operators up, run one on files, time them, check the installation, take a tour.
+"""The `rowgrad` command: run pages, look operators up, run one on files, time them, check the installation.
 
 All that is known of operators comes from the catalogue. Numba is loaded with the first operator that runs, and
 pyarrow with the first Parquet file, so that help stays quick.
@@ -11,11 +11,13 @@ from typing import Annotated
 import typer
 
 import rowgrad
-from rowgrad.cli import bench, doctor, op, ops, tour
+from rowgrad.cli import bench, check, convert, doctor, op, ops, run, tour
 from rowgrad.cli.problems import QuietGroup
 
 EPILOG = """[bold]Examples[/bold]
 
+  rowgrad run model.page.json --loop 200     run a page of blocks
+  rowgrad convert model.page.json model.py   the page as a script
   rowgrad tour                               see which row gets which gradient
   rowgrad ops sparse_slice_grad              the reference of one operator
   rowgrad op SparseSegmentMeanGrad --help    the inputs it takes
@@ -50,6 +52,9 @@ def _start(
         typer.echo(context.get_help())
 
 
+app.command("run")(run.run)
+app.command("check")(check.check)
+app.command("convert", epilog=convert.FORMATS)(convert.convert)
 app.command("ops")(ops.ops)
 app.add_typer(op.app, name="op")
 app.command("doctor")(doctor.doctor)

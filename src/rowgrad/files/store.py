@@ -43,7 +43,7 @@ def read(path: Path, part: str | None) -> Array:
 def _read_array(file: IO[bytes], name: str) -> Array:
     try:
         return np.lib.format.read_array(file, allow_pickle=False)
-    except (ValueError, TypeError, EOFError, OverflowError) as error:
+    except (ValueError, TypeError, EOFError, OverflowError, MemoryError) as error:
         if "Object arrays" in str(error):
             raise FileError(
                 f"{name} holds pickled Python objects, which can run code when they are read; they are refused.",

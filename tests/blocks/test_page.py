@@ -1,0 +1,219 @@
+"""Pages are sound at every moment: what does not fit is refused with block and pin, and changes nothing."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rowgrad.blocks import Page, Session, Wire
+from rowgrad.errors import PageError
+from rowgrad.ops import BLOCKS
+
+GRAD = [[1, 2, 3], [4, 4, 2], [3, 1, 5]]
+
+
+@pytest.fixture
+def page() -> Page:
+    page = Page("pooled mean")
+    page.add("Const", id="grad", value=GRAD, dtype="float32")
+    page.add("SparseSegmentMeanGrad", grad="grad:output", indices=[0, 1, 2], segment_ids=[2, 2, 2], output_dim0=3)
+    return page
+
+
+def refused(page: Page, act: Any) -> PageError:
+    """The error of `act`, which must leave the page as it was."""
+    before = page.to_json()
+    inferred = {block.id: page.inferred(block.id) for block in page}
+    with pytest.raises(PageError) as caught:
+        act()
+    assert page.to_json() == before
+    assert {block.id: page.inferred(block.id) for block in page} == inferred
+    return caught.value
+
+
+def test_ids_are_unique_in_the_pages_scope(page: Page) -> None:
+    again = page.add("SparseSegmentMeanGrad")
+    third = page.add("SparseSegmentMeanGrad")
+    assert (again.id, third.id) == ("SparseSegmentMeanGrad_1", "SparseSegmentMeanGrad_2")
+    assert Page().add("SparseSegmentMeanGrad").id == "SparseSegmentMeanGrad"
+    error = refused(page, lambda: page.add("Const", id="grad", value=1))
+    assert error.code == "duplicate-id"
+
+
+@pytest.mark.parametrize("id", ["", "a:b", "a b", "-a", "ä", "a" * 300, "a\n", 5])
+def test_bad_ids(page: Page, id: Any) -> None:
+    assert refused(page, lambda: page.add("Const", id=id, value=1)).code == "bad-id"
+
+
+@pytest.mark.parametrize(
+    ("given", "pin", "code"),
+    [
+        ({"nonsense": 1}, "nonsense", "unknown-pin"),
+        ({"grad": "missing:output"}, "grad", "unknown-block"),
+        ({"grad": "grad:nonsense"}, "grad", "unknown-pin"),
+        ({"indices": "grad:output"}, "indices", "wrong-dtype"),
+        ({"indices": [0.5]}, "indices", "wrong-dtype"),
+        ({"indices": [[0], [1]]}, "indices", "wrong-rank"),
+        ({"grad": [[1, 2], [3]]}, "grad", "ragged"),
+        ({"indices": [0, 1], "segment_ids": [0]}, "segment_ids", "length-mismatch"),
+        ({"indices": {"value": [0], "type": "int32"}}, "indices", "bad-literal"),
+        ({"indices": {"value": [0], "dtype": "int3"}}, "indices", "wrong-dtype"),
+        ({"indices": {"value": [2**40], "dtype": "int32"}}, "indices", "bad-literal"),
+        ({"indices": {"file": "../ids.npy"}}, "indices", "bad-file"),
+        ({"indices": {"file": "/etc/passwd"}}, "indices", "bad-file"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_block_and_pin(page: Page, given: Any, pin: str, code: str) -> None:
+    error = refused(page, lambda: page.add("SparseSegmentMeanGrad", id="new", **given))
+    assert (error.block, error.pin, error.code) == ("new", pin, code)
+    assert str(error).startswith(f"new:{pin}: ")
+    assert "new" not in page
+
+
+def test_unknown_operators_suggest(page: Page) -> None:
+    assert "Did you mean SparseSlice?" in refused(page, lambda: page.add("sparseslice")).message
+    assert refused(page, lambda: page.add("Nonsense")).code == "unknown-operator"
+
+
+def test_wires_type_literals_and_literals_follow() -> None:
+    page = Page()
+    page.add("Const", id="wide", value=[1.0, 2.0], dtype="float64")
+    page.add("Mul", x=2, y="wide:output")
+    assert str(page.signal("Mul")) == "float64 [2]"
+    page.add("Const", id="narrow", value=[1.0], dtype="float32")
+    error = refused(page, lambda: page.connect("narrow:output", "Mul:x"))
+    assert (error.block, error.pin, error.code) == ("Mul", "y", "wrong-dtype")
+    assert "Cast" in error.message
+
+
+def test_connect_and_disconnect(page: Page) -> None:
+    block = page.add("SparseSegmentMeanGrad")
+    assert [problem.pin for problem in page.problems()] == ["grad", "indices", "segment_ids", "output_dim0"]
+    page.connect("grad", f"{block.id}:grad")
+    assert page[block.id].inputs["grad"] == Wire("grad", "output")
+    assert page.signal(f"{block.id}:output").shape is not None
+    page.disconnect(f"{block.id}:grad")
+    assert "grad" not in page[block.id].inputs
+    page.disconnect(f"{block.id}:grad")
+    assert refused(page, lambda: page.connect("grad", f"{block.id}:nonsense")).code == "unknown-pin"
+    assert refused(page, lambda: page.connect("grad", "missing:grad")).code == "unknown-block"
+    assert refused(page, lambda: page.disconnect("grad:output")).code == "unknown-pin"
+
+
+def test_cycles_are_refused() -> None:
+    page = Page()
+    page.add("Neg", id="a", x=[1.0])
+    page.add("Neg", id="b", x="a:y")
+    page.add("Neg", id="c", x="b:y")
+    error = refused(page, lambda: page.connect("c:y", "a:x"))
+    assert (error.block, error.pin, error.code) == ("a", "x", "cycle")
+    assert refused(page, lambda: page.connect("a:y", "a:x")).code == "cycle"
+
+
+def test_a_change_that_breaks_what_follows_is_refused(page: Page) -> None:
+    error = refused(page, lambda: page.change("grad", dtype="int32"))
+    assert (error.block, error.pin, error.code) == ("SparseSegmentMeanGrad", "grad", "wrong-dtype")
+    page.change("grad", dtype="float64")
+    assert page.signal("SparseSegmentMeanGrad").dtype == "float64"
+    page.change("grad", value=[[1, 2]])
+    assert page.signal("SparseSegmentMeanGrad").shape == (3, 2)
+
+
+def test_remove_takes_wires_along(page: Page) -> None:
+    page.remove("grad")
+    assert page["SparseSegmentMeanGrad"].missing() == ["grad"]
+    assert page.signal("SparseSegmentMeanGrad").dtype is None
+    assert refused(page, lambda: page.remove("grad")).code == "unknown-block"
+
+
+def test_rename_takes_wires_along(page: Page) -> None:
+    page.rename("grad", "upstream")
+    assert [block.id for block in page] == ["upstream", "SparseSegmentMeanGrad"]
+    assert page["SparseSegmentMeanGrad"].inputs["grad"] == Wire("upstream", "output")
+    assert refused(page, lambda: page.rename("upstream", "SparseSegmentMeanGrad")).code == "duplicate-id"
+    assert refused(page, lambda: page.rename("upstream", "a b")).code == "bad-id"
+    page.rename("upstream", "upstream")
+
+
+def test_move_keeps_results_fresh(page: Page) -> None:
+    session = Session(page)
+    before = session.run()["grad"]
+    page.move("grad", 5, 7.5)
+    assert page["grad"].at == (5, 7.5)
+    assert session.run()["grad"] is before
+
+
+def test_many_inputs() -> None:
+    page = Page()
+    page.add("Const", id="a", value=[1.0])
+    page.add("AddN", inputs=["a:output", [2.0]])
+    page.connect("a:output", "AddN:inputs")
+    assert Session(page).run()["AddN"].sum.tolist() == [4.0]
+    assert refused(page, lambda: page.add("AddN", inputs="a:output")).code == "not-a-list"
+    page.remove("a")
+    assert Session(page).run()["AddN"].sum.tolist() == [2.0]
+
+
+def test_updates_need_a_variable_of_their_own() -> None:
+    page = Page()
+    page.add("Const", id="c", value=[1.0])
+    page.add("Variable", id="w", initial_value=[1.0])
+    error = refused(page, lambda: page.add("Assign", id="set", ref="c:output", value=[2.0]))
+    assert (error.block, error.pin, error.code) == ("set", "ref", "not-a-variable")
+    page.add("Assign", id="set", ref="w:ref", value=[2.0])
+    error = refused(page, lambda: page.add("ApplyGradientDescent", var="w:ref", alpha=0.1, delta=[1.0]))
+    assert error.code == "updated-twice"
+    assert "set" in error.message
+
+
+def test_sizes_that_are_not_known_have_names() -> None:
+    page = Page()
+    page.add("Placeholder", id="rows", dtype="float32", shape=["batch", 4])
+    page.add("SparseSegmentSumGradV2", id="g", grad="rows:output", indices=[1], segment_ids=[0], dense_output_dim0=9)
+    assert str(page.signal("rows")) == "float32 [batch, 4]"
+    assert str(page.signal("g:output")) == "float32 [g.U, 4]"
+    assert str(page.signal("g:sorted_unique_indices")) == "int32 [g.U]"
+    page.add("Placeholder", id="any", dtype="float32")
+    page.add("Neg", x="any:output")
+    assert str(page.signal("Neg")) == "float32 [?]"
+
+
+@pytest.mark.parametrize("shape", [[-1], ["a b"], "n", [1.5], [True]])
+def test_bad_shapes(page: Page, shape: Any) -> None:
+    error = refused(page, lambda: page.add("Placeholder", id="p", dtype="float32", shape=shape))
+    assert (error.block, error.pin) == ("p", "shape")
+
+
+def test_every_worked_example_is_a_page_that_gives_its_results() -> None:
+    for operator in BLOCKS.values():
+        if operator.role != "operator" or operator.updates:
+            continue
+        page = Page()
+        given = {name: _literal(operator, name, value) for name, value in operator.example.inputs.items()}
+        page.add(operator.name, id="it", **given, **operator.example.attributes)
+        result = Session(page).run().raise_first()["it"]
+        for pin, stated in operator.example.outputs.items():
+            array = result[pin]
+            signal = page.signal(f"it:{pin}")
+            assert signal.dtype in (None, "string") or array.dtype == signal.dtype
+            if signal.shape is not None:
+                assert len(signal.shape) == array.ndim
+                assert all(isinstance(s, str) or s == n for s, n in zip(signal.shape, array.shape, strict=True))
+            if array.dtype.kind in "fc":
+                np.testing.assert_allclose(array, stated, rtol=1e-5, atol=1e-6)
+            else:
+                assert array.tolist() == stated
+
+
+def _literal(operator: Any, name: str, value: Any) -> Any:
+    if next(pin for pin in operator.inputs if pin.name == name).many:
+        return [{"value": item} for item in value]
+    return {"value": value}
+
+
+def test_adding_is_quick_to_undo() -> None:
+    page = Page()
+    with pytest.raises(RuntimeError), page.changing():
+        page.add("Const", value=1)
+        raise RuntimeError
+    assert len(page) == 0
