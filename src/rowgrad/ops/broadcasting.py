@@ -16,7 +16,10 @@ from rowgrad.memory import allocate, check_room
 from rowgrad.ops import checks
 from rowgrad.ops.shapes import Shape, Size, same_size
 
-Rule = Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]], dict[str, Shape | None]]
+# What shape rules are given (shapes, values or attributes, by name), and what they give.
+Known = Mapping[str, Any]
+Result = dict[str, Shape | None]
+Rule = Callable[[Known, Known, Known], Result]
 
 MOST_DIMENSIONS = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32  # NumPy's own limit
 
@@ -104,6 +107,14 @@ def same_as_all(name: str, shapes: list[Shape | None] | None) -> Shape | None:
     return result
 
 
+def known(shape: Shape | None) -> tuple[int, ...] | None:
+    """The sizes, if all of them are known."""
+    if shape is None:
+        return None
+    numbers = tuple(size for size in shape if isinstance(size, int))
+    return numbers if len(numbers) == len(shape) else None
+
+
 def listed(shape: Shape | None) -> str:
     """A shape as messages spell it: ``[batch, 3, ?]``."""
     return "unknown" if shape is None else f"[{', '.join('?' if size is None else str(size) for size in shape)}]"
@@ -163,13 +174,13 @@ def distinct_axes(name: str, value: Any, rank: int) -> tuple[int, ...]:
     return tuple(axes)
 
 
-def number(name: str, shapes: Mapping[str, Any], values: Mapping[str, Any]) -> int | None:
+def number(name: str, shapes: Known, values: Known) -> int | None:
     """The value of a scalar input, where it is known."""
     of_rank(name, shapes.get(name), 0)
     return checks.count(name, np.asarray(values[name]), least=None) if name in values else None
 
 
-def sizes(name: str, shapes: Mapping[str, Any], values: Mapping[str, Any], least: int = 0) -> Shape | None:
+def sizes(name: str, shapes: Known, values: Known, least: int = 0) -> Shape | None:
     """The sizes that the vector `name` holds, as far as they are known; None if not even their number is.
 
     The values of a vector may be known in part: then it is given as a tuple with names or None among the numbers.

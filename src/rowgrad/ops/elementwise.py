@@ -4,7 +4,7 @@ All are declared from two small tables, of one input and of two. Results are fre
 not a number passes through, and no warning is given. Gradients are those of real types.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,10 +13,21 @@ import numpy as np
 from rowgrad import dtypes
 from rowgrad.dtypes import COMPLEX, FLOATS, NUMBERS, REALS, Array
 from rowgrad.errors import InvalidArgumentError
-from rowgrad.ops.broadcasting import ask, at, broadcast, copied, first_true, fresh, same, same_as_all
+from rowgrad.ops.broadcasting import (
+    Known,
+    Result,
+    Rule,
+    ask,
+    at,
+    broadcast,
+    copied,
+    first_true,
+    fresh,
+    same,
+    same_as_all,
+)
 from rowgrad.ops.catalogue import REQUIRED, Attribute, Example, Operator, declare
 from rowgrad.ops.pins import Pin
-from rowgrad.ops.shapes import Shape
 
 SIGNED = tuple(name for name in NUMBERS if not name.startswith("uint"))
 PLAIN_NUMBERS = (*NUMBERS, "bool")
@@ -47,7 +58,7 @@ def _relu(x: Array, out: Array) -> None:
 
 
 def _relu_grad(gradients: Array, features: Array) -> Array:
-    shape = ask(_equal("gradients", "features", "backprops"), {"gradients": gradients, "features": features})
+    shape = ask(equal("gradients", "features", "backprops"), {"gradients": gradients, "features": features})
     result = fresh(shape, gradients.dtype)
     result[...] = 0
     np.copyto(result, gradients, where=features > 0)
@@ -110,20 +121,20 @@ def _add_n(inputs: tuple[Array, ...]) -> Array:
 # Shapes
 
 
-def _broadcasting(shapes: Mapping[str, Any], _: Any, __: Any) -> dict[str, Shape | None]:
+def _broadcasting(shapes: Known, _: Any, __: Any) -> Result:
     return {"z": broadcast(("x", "y"), shapes.get("x"), shapes.get("y"))}
 
 
-def _equal(left: str, right: str, *outputs: str) -> Callable[..., dict[str, Shape | None]]:
+def equal(left: str, right: str, *outputs: str) -> Rule:
     """The rule of operators whose inputs and outputs all have one shape."""
 
-    def rule(shapes: Mapping[str, Any], _: Any, __: Any) -> dict[str, Shape | None]:
+    def rule(shapes: Known, _: Any, __: Any) -> Result:
         return dict.fromkeys(outputs, same((left, right), shapes.get(left), shapes.get(right)))
 
     return rule
 
 
-def _sum_shape(shapes: Mapping[str, Any], _: Any, __: Any) -> dict[str, Shape | None]:
+def _sum_shape(shapes: Known, _: Any, __: Any) -> Result:
     return {"sum": same_as_all("inputs", shapes.get("inputs"))}
 
 
@@ -278,7 +289,7 @@ declare(Operator(
     cost="O(elements).",
     example=Example({"gradients": [5.0, 7.0], "features": [-1.0, 2.0]}, {"backprops": [0.0, 7.0]}),
     compute=_relu_grad,
-    shape_rule=_equal("gradients", "features", "backprops"),
+    shape_rule=equal("gradients", "features", "backprops"),
     gradient={"gradients": "ReluGrad(d_backprops, features)"},
     notes="To the features it has no gradient: that is 0 wherever there is one.",
 ))  # fmt: skip

@@ -56,3 +56,17 @@ class AdamUpdate(NamedTuple):
     out: Any
     m_out: Any
     v_out: Any
+
+
+class BroadcastAxes(NamedTuple):
+    """The axes over which the gradients of two arrays that were broadcast have to be summed."""
+
+    r0: Any
+    r1: Any
+
+
+class CrossEntropy(NamedTuple):
+    """The loss of each row, and its gradient to the row's features."""
+
+    loss: Any
+    backprop: Any
