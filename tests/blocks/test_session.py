@@ -181,6 +181,17 @@ def test_a_new_initial_value_begins_anew() -> None:
     assert session.variables == {}
 
 
+def test_an_initial_value_that_is_computed_is_taken_once() -> None:
+    page = descent()
+    page.add("Neg", id="n", x="w:ref")
+    page.add("Variable", id="v", initial_value="n:y")
+    page.add("Sub", id="less", x="v:ref", y=1)
+    page.add("Assign", id="set", ref="v:ref", value="less:z")
+    session = Session(page)
+    session.loop(3)
+    assert session.variables["v"].tolist() == [-3.0, -11.0]  # from −[0, 8], although w has moved since
+
+
 def test_step_by_step() -> None:
     session = Session(descent())
     walked = [session.step() for _ in range(4)]

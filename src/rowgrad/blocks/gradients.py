@@ -18,6 +18,7 @@ from rowgrad.errors import PageError
 from rowgrad.ops import BLOCKS, Operator
 from rowgrad.ops.gradients import evaluate, rules
 from rowgrad.ops.results import RowGradient
+from rowgrad.ops.shapes import Shape
 
 
 def add_gradients(page: Page, y: Any, xs: list[Any]) -> dict[str, Any]:
@@ -34,9 +35,24 @@ def add_gradients(page: Page, y: Any, xs: list[Any]) -> dict[str, Any]:
         walk = _Backward(page, source, set(targets.values()))
         walk.go()
         found = {name: walk.gradient(wire) for name, wire in targets.items()}
-        new = [block.id for block in page][len(before) :]
-        page.tidy(new)
+        kept = _drop_unused(page, [block.id for block in page][len(before) :], found)
+        page.tidy(kept)
     return found
+
+
+def _drop_unused(page: Page, new: list[str], found: Mapping[str, Any]) -> list[str]:
+    """Take away what was added only to learn a shape; gives what stays."""
+    used = {wire.block for gradient in found.values() for wire in _wires(gradient)}
+    for id in reversed(page.order()):
+        if id in used or id not in new:
+            used.update(wire.block for _, wire in page[id].wires())
+        else:
+            page.remove(id)
+    return [id for id in new if id in page]
+
+
+def _wires(gradient: Any) -> list[Wire]:
+    return [*gradient] if isinstance(gradient, RowGradient) else [gradient]
 
 
 class _Backward:
@@ -110,10 +126,15 @@ class _Backward:
         """What rules may speak of."""
         inferred = self.page.inferred(block.id)
         names: dict[str, Any] = dict(inferred.attributes)
-        for pin, source in block.inputs.items():
-            values = [item if isinstance(item, Wire) else inferred.literals[pin, i]
-                      for i, item in enumerate(block.sources(pin))]  # fmt: skip
-            names[pin] = values if isinstance(source, tuple) else values[0]
+        for pin in block.operator.inputs:
+            signals = inferred.inputs.get(pin.name)
+            signal = signals[0] if isinstance(signals, list) else signals
+            if pin.dtype in block.operator.types and signal is not None:
+                names[pin.dtype] = signal.dtype
+        for name, source in block.inputs.items():
+            values = [item if isinstance(item, Wire) else inferred.literals[name, i]
+                      for i, item in enumerate(block.sources(name))]  # fmt: skip
+            names[name] = values if isinstance(source, tuple) else values[0]
         for output in block.operator.outputs:
             wire = Wire(block.id, output.name)
             names[output.name] = wire
@@ -175,6 +196,13 @@ class _Zeros:
         self.like = like
 
 
+class _Rows:
+    """A number of rows that only running can tell; its type is that of the pin it is wired to."""
+
+    def __init__(self, of: Wire) -> None:
+        self.of = of
+
+
 class _Builder:
     """Applies operators by adding blocks, and leaves out those that would change nothing."""
 
@@ -184,7 +212,8 @@ class _Builder:
 
     def apply(self, operator: Operator, arguments: list[Any], attributes: Mapping[str, Any]) -> dict[str, Any]:
         """The outputs of `operator`, as wires, or as arrays where they are certain."""
-        values = [self._settled(argument) for argument in arguments]
+        values = [self._settled(argument, operator.dtypes_of(pin))
+                  for pin, argument in zip(operator.inputs, arguments, strict=True)]  # fmt: skip
         simple = self._without_block(operator, values, attributes)
         if simple is not None:
             return simple
@@ -195,10 +224,15 @@ class _Builder:
             self.added[key] = {pin.name: Wire(block.id, pin.name) for pin in operator.outputs}
         return self.added[key]
 
-    def _settled(self, value: Any) -> Any:
+    def _settled(self, value: Any, allowed: tuple[str, ...]) -> Any:
+        """`value` for a pin that takes the types `allowed`."""
         if isinstance(value, _Zeros):
             return self.apply(BLOCKS["ZerosLike"], [value.like], {})["y"]
-        return [self._settled(item) for item in value] if isinstance(value, list) else value
+        if isinstance(value, _Rows):
+            dtype = "int64" if "int64" in allowed else "int32"
+            sizes = self.apply(BLOCKS["Shape"], [value.of], {"out_type": dtype})["output"]
+            return self.apply(BLOCKS["Gather"], [sizes, 0], {})["output"]
+        return [self._settled(item, allowed) for item in value] if isinstance(value, list) else value
 
     def as_wire(self, value: Any) -> Wire:
         """A gradient as the output of a block, also where it is certain."""
@@ -213,22 +247,26 @@ class _Builder:
         shape = self.page.signal(value).shape
         if shape and isinstance(shape[0], int):
             return shape[0]
-        sizes = self.apply(BLOCKS["Shape"], [value], {"out_type": "int64"})["output"]
-        return self.apply(BLOCKS["Gather"], [sizes, 0], {})["output"]
+        return _Rows(value)
 
     def _without_block(
         self, operator: Operator, values: list[Any], attributes: Mapping[str, Any]
     ) -> dict[str, Any] | None:
         name = operator.name
-        if name == "Shape":
+        if name in ("Shape", "Size"):
             shape = self._signal(values[0]).shape
             if shape is not None and all(isinstance(size, int) for size in shape):
-                return {"output": np.array(shape, attributes.get("out_type", "int32"))}
+                found = shape if name == "Shape" else np.prod([int(str(size)) for size in shape], dtype=np.int64)
+                return {"output": np.array(found, attributes.get("out_type", "int32"))}
+        if name == "BroadcastGradientArgs":
+            axes = _summed_axes(self._shape_in(values[0]), self._shape_in(values[1]))
+            if axes is not None:
+                return dict(zip(("r0", "r1"), axes, strict=True))
         if name in ("Reshape", "BroadcastTo") and self._has_shape(values[0], values[1]):
             return {"output": values[0]}
         if name == "ReduceSum" and not isinstance(values[1], Wire) and np.size(values[1]) == 0:
             return {"output": values[0]}
-        if all(_is_index(item) for value in values for item in (value if isinstance(value, list) else [value])):
+        if all(_is_certain(item) for value in values for item in (value if isinstance(value, list) else [value])):
             results = operator(*values, **{**_defaults(operator), **attributes})
             results = results if operator.result else (results,)
             return {pin.name: result for pin, result in zip(operator.outputs, results, strict=True)}
@@ -240,20 +278,44 @@ class _Builder:
         array = np.asarray(value)
         return Signal(dtypes.name_of(array.dtype), array.shape, array)
 
+    def _shape_in(self, value: Any) -> Shape | None:
+        """The shape that `value` holds, named sizes included, if it is that of something on the page."""
+        if not isinstance(value, Wire):
+            return tuple(int(size) for size in np.atleast_1d(value))
+        block = self.page[value.block]
+        source = block.inputs.get("input")
+        return self.page.signal(source).shape if block.op == "Shape" and isinstance(source, Wire) else None
+
     def _has_shape(self, value: Any, shape: Any) -> bool:
-        known = self._signal(shape).value if isinstance(shape, Wire) else shape
-        return known is not None and list(np.atleast_1d(known)) == list(self._signal(value).shape or [None])
+        wanted, found = self._shape_in(shape), self._signal(value).shape
+        return wanted is not None and None not in wanted and wanted == found
+
+
+def _summed_axes(left: Shape | None, right: Shape | None) -> tuple[Array, Array] | None:
+    """The axes over which the gradients of two broadcast arrays are summed, if that is certain."""
+    if left is None or right is None:
+        return None
+    rank = max(len(left), len(right))
+    axes: tuple[list[int], list[int]] = ([], [])
+    for axis in range(rank):
+        sizes = [shape[axis - rank] if axis >= rank - len(shape) else 1 for shape in (left, right)]
+        if sizes[0] == sizes[1] and sizes[0] is not None:
+            continue
+        if 1 not in sizes:
+            return None
+        axes[sizes.index(1)].append(axis)
+    return np.array(axes[0], np.int32), np.array(axes[1], np.int32)
 
 
 def _defaults(operator: Operator) -> dict[str, Any]:
     return {attribute.name: attribute.default for attribute in operator.attributes}
 
 
-def _is_index(value: Any) -> bool:
-    """Whether `value` is certain and made of whole numbers: sizes, axes, places."""
-    if isinstance(value, int) and not isinstance(value, bool):
+def _is_certain(value: Any) -> bool:
+    """Whether `value` is known already and made of whole numbers (sizes, axes, places), or a single number."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
         return True
-    return isinstance(value, np.ndarray | np.integer) and value.dtype.name in dtypes.IDS
+    return isinstance(value, np.ndarray | np.generic) and (value.ndim == 0 or value.dtype.name in dtypes.IDS)
 
 
 def _key(value: Any) -> Any:

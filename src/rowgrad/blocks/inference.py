@@ -165,12 +165,13 @@ class _Inference:
         operator = self.operator
         if operator.role != "operator" or operator.updates or not signals or len(inputs) < len(operator.inputs):
             return signals
-        if operator.name == "Shape":
+        if operator.name in ("Shape", "Size"):
             shape = inputs["input"].shape
             if shape is None or not all(isinstance(size, int) for size in shape):
                 return signals
             (signal,) = signals.values()
-            return {"output": signal._replace(value=np.array(shape, signal.dtype))}
+            found = shape if operator.name == "Shape" else math.prod(shape)
+            return {"output": signal._replace(value=np.array(found, signal.dtype))}
         if len(known) < len(operator.inputs) or not all(_is_small(signal) for signal in signals.values()):
             return signals
         if any(

@@ -423,8 +423,16 @@ class Session:
         return held
 
     def _initial(self, block: Block) -> tuple[Any, ...]:
-        stamps = [self._kept[wire.block].stamp for _, wire in block.wires() if wire.block in self._kept]
-        return (_Same(block.inputs), *stamps)
+        """What the initial value is drawn as. That it would come out otherwise now, because of a variable, a feed or a
+        file, is no reason to begin anew; that the page was changed is."""
+        drawn: dict[str, Any] = {}
+        stack = [block.id]
+        while stack:
+            id = stack.pop()
+            if id not in drawn:
+                drawn[id] = _definition(self.page[id])
+                stack.extend(wire.block for _, wire in self.page[id].wires())
+        return tuple(drawn.values())
 
 
 def _definition(block: Block) -> tuple[Any, ...]:

@@ -92,7 +92,7 @@ def _take(rows: Array, indices: Array, shape: tuple[int, ...]) -> Array:
     result = fresh(shape, rows.dtype, "indices")
     if result.size == 0:
         return result
-    np.take(rows, indices, axis=0, out=result.reshape(*indices.shape, *rows.shape[1:]), mode="clip")
+    np.take(rows, indices, axis=0, out=result.reshape((*indices.shape, *rows.shape[1:])), mode="clip")
     return result
 
 
