@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gradient_check import check
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from shape_check import check_shapes
 
 import rowgrad
 from rowgrad import raw_ops
 from rowgrad.dtypes import COMPLEX, FLOATS, INTEGERS, NUMBERS, NUMPY, REALS
 from rowgrad.ops import OPERATORS
+from rowgrad.ops.gradients import backward
 from rowgrad.ops.shapes import infer
 
 Array = np.ndarray[Any, Any]
@@ -274,39 +277,19 @@ def test_no_room() -> None:
 # ---------------------------------------------------------------- shapes before running
 
 
-@st.composite
-def blurred(draw: st.DrawFn, shapes: tuple[tuple[int, ...], ...]) -> list[Any]:
-    """The shapes with some sizes forgotten, some known by name only, and now and then the whole."""
-    names = {}
-    result: list[Any] = []
-    for shape in shapes:
-        if draw(st.integers(0, 9)) == 0:
-            result.append(None)
-            continue
-        kinds = [draw(st.sampled_from(["int", "int", "name", "none"])) for _ in shape]
-        result.append(tuple(
-            {"int": size, "name": names.setdefault(size, f"n{size}"), "none": None}[kind]
-            for size, kind in zip(shape, kinds, strict=True)
-        ))  # fmt: skip
-    return result
-
-
-def assert_compatible(inferred: Any, actual: tuple[int, ...]) -> None:
-    if inferred is None:
-        return
-    assert len(inferred) == len(actual)
-    for size, real in zip(inferred, actual, strict=True):
-        assert size is None or size in (real, f"n{real}")
-
-
 @given(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=4, max_side=3, min_side=0), st.data())
 def test_inferred_shapes_hold(case: Any, data: st.DataObject) -> None:
-    left, right = data.draw(blurred(case.input_shapes))
-    inferred = infer(OPERATORS["Mul"], {"x": left, "y": right}, {})["z"]
-    assert_compatible(inferred, case.result_shape)
-    known = dict(zip("xy", case.input_shapes, strict=True))
-    assert infer(OPERATORS["Mul"], known, {})["z"] == case.result_shape
-    assert raw_ops.Mul(*(np.ones(shape) for shape in case.input_shapes)).shape == case.result_shape
+    x, y = (np.ones(shape) for shape in case.input_shapes)
+    check_shapes("Mul", {"x": x, "y": y}, data)
+    assert raw_ops.Mul(x, y).shape == case.result_shape
+
+
+@given(hnp.array_shapes(min_dims=0, min_side=0), st.integers(1, 4), st.data())
+def test_inferred_shapes_of_one_shape(shape: tuple[int, ...], count: int, data: st.DataObject) -> None:
+    x = np.ones(shape)
+    check_shapes("AddN", {"inputs": [x] * count}, data)
+    check_shapes("ReluGrad", {"gradients": x, "features": x}, data)
+    check_shapes("Cast", {"x": x}, data, {"DstT": "int8"})
 
 
 @pytest.mark.parametrize(
@@ -338,3 +321,42 @@ def test_clashes_are_found_before_running() -> None:
     assert info.value.argument == "inputs"
     assert infer(OPERATORS["AddN"], {"inputs": [(2, None), None, ("n", "m")]}, {}) == {"sum": (2, "m")}
     assert infer(OPERATORS["ReluGrad"], {"gradients": ("n", 2)}, {}) == {"backprops": ("n", 2)}
+
+
+# ---------------------------------------------------------------- gradients
+
+X = np.array([[0.5, 1.25, 2.0], [3.0, 0.75, 1.5]])
+GRADIENTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    *((name, {OPERATORS[name].inputs[0].name: X}, {}) for name in UNARY if OPERATORS[name].gradient),
+    ("Tanh", {"x": -X}, {}),
+    ("Sigmoid", {"x": -X}, {}),
+    ("Relu", {"features": X - 1.1}, {}),
+    ("ReluGrad", {"gradients": X, "features": X - 1.1}, {}),
+    ("Cast", {"x": X}, {"DstT": "float64"}),
+    ("AddN", {"inputs": [X, X + 1, X[::-1]]}, {}),
+    *((name, {"x": X, "y": X[::-1] + 0.5}, {}) for name in BINARY),
+    *((name, {"x": X[:1, None], "y": X[:, :1] + 0.5}, {}) for name in BINARY),
+    *((name, {"x": X[0, 0], "y": X + 0.5}, {}) for name in BINARY),
+    ("Mul", {"x": X[:0], "y": X[:1]}, {}),
+]
+
+
+@pytest.mark.parametrize(("name", "inputs", "attributes"), GRADIENTS)
+def test_gradients(name: str, inputs: dict[str, Any], attributes: dict[str, Any]) -> None:
+    check(name, inputs, attributes)
+
+
+def test_all_gradients_are_checked() -> None:
+    checked = {name for name, _, _ in GRADIENTS}
+    assert checked == {o.name for o in OPERATORS.values() if o.family == "elementwise" and o.gradient}
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_gradients_keep_the_type(dtype: str) -> None:
+    x = X.astype(NUMPY[dtype])
+    for name, inputs, attributes in GRADIENTS:
+        if "x" in inputs and name != "Cast":
+            given = dict.fromkeys(inputs, x)
+            (output,) = (pin.name for pin in OPERATORS[name].outputs)
+            for gradient in backward(OPERATORS[name], given, {output: x}, attributes=attributes).values():
+                assert gradient.dtype == NUMPY[dtype]
