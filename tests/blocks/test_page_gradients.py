@@ -1,5 +1,6 @@
 """Gradients on pages: right to the second order for every differentiable block, compact where asked for, no clutter."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -207,6 +208,24 @@ def test_nothing_is_added_if_anything_fails(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(ZeroDivisionError):
         page.add_gradients("y", ["table"])
     assert page.to_json() == before
+
+
+def test_checking_takes_feeds_variables_and_files_as_they_are(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.array([0.5, 2.0], np.float32))
+    page = Page(folder=tmp_path)
+    page.add("File", "f", path="x.npy")
+    page.add("Placeholder", "p", dtype="float32", shape=["n"])
+    page.add("Variable", "w", initial_value=[1.0, 1.0])
+    page.add("Mul", "a", x="f", y="p")
+    page.add("Mul", "y", x="a", y="w")
+    page.add("Assign", ref="w", value="a")
+    session = Session(page)
+    session.run(feeds={"p": [3.0, 5.0]})
+    before = session.variables["w"].tolist()
+    check = session.check_gradients("y", ["f", "p", "w"])
+    assert check.ok, str(check)
+    assert check.checked == 6
+    assert session.variables["w"].tolist() == before == [1.5, 10.0]
 
 
 def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

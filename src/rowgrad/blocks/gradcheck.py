@@ -90,14 +90,12 @@ def check_gradients(
 def _compare(session: "Session", y: Wire, x: Wire, step: float, rng: np.random.Generator) -> list[Difference]:
     from rowgrad.blocks.session import Session
 
-    page, probe, copied = _in_double(session, y, x)
+    page, probe, source, copied = _in_double(session, y, x)
     trial = Session(page)
-    feeds = {id: np.asarray(_wide(array)) for id, (array, _) in session._feeds.items() if id in page}
+    feeds = {id: _wide(array) for id, array in session.feeds.items() if id in page}
     # What is at the probe comes from the page itself.
-    value = np.array(trial.run(str(x), feeds).raise_first()[str(x)]) if x.block in page else None
-    assert value is not None
-    trial.run(None if copied == probe else str(copied), {probe.block: value}).raise_first()
-    shape = trial.results()[str(copied)].shape
+    value = np.array(trial.run(source, feeds).raise_first()[str(source)])
+    shape = trial.run(copied, {probe.block: value}).raise_first()[str(copied)].shape
     weights = rng.standard_normal(shape)
     loss = page.add("ReduceSum", input=page.add("Mul", x=copied, y=weights), axis=list(range(len(shape))))["output"]
     (gradient,) = page.add_gradients(loss, [probe]).values()
@@ -131,8 +129,8 @@ def _chosen(size: int, rng: np.random.Generator) -> Any:
     return range(size) if size <= MOST_ELEMENTS else rng.choice(size, MOST_ELEMENTS, replace=False)
 
 
-def _in_double(session: "Session", y: Wire, x: Wire) -> tuple[Page, Wire, Wire]:
-    """The part of the page that `y` needs, in float64, with a placeholder where `x` is used; and both outputs."""
+def _in_double(session: "Session", y: Wire, x: Wire) -> tuple[Page, Wire, Wire, Wire]:
+    """The part of the page that `y` needs, in float64, with a placeholder where `x` is used; that, `x` and `y` there."""
     source = session.page
     page = Page(source.name, folder=source.folder)
     needed = {y.block, x.block}
@@ -144,10 +142,17 @@ def _in_double(session: "Session", y: Wire, x: Wire) -> tuple[Page, Wire, Wire]:
     while name in source:
         name += "_"
     probe = page.add("Placeholder", name, dtype="float64", shape=signal.shape)["output"]
+    copies: dict[Wire, Wire] = {}
     for id in source.order():
-        if id in needed:
-            _copy(session, source[id], page, {x: probe})
-    return page, probe, probe if y == x else y
+        block = source[id]
+        if id in needed and block.operator.role in ("file", "restore"):
+            (pin,) = block.operator.outputs
+            value = session.run(id).raise_first()[id][pin.name]
+            held = page.add("Const", id, value=np.array(_wide(value)))["output"]
+            copies[Wire(id, pin.name)] = held
+        elif id in needed:
+            _copy(session, block, page, {**copies, x: probe})
+    return page, probe, copies.get(x, x), probe if y == x else copies.get(y, y)
 
 
 def _copy(session: "Session", block: Block, page: Page, instead: dict[Wire, Wire]) -> None:

@@ -206,6 +206,12 @@ class Session:
         with self._lock:
             return {id: variable.value for id, variable in self._variables.items() if id in self.page}
 
+    @property
+    def feeds(self) -> dict[str, Array]:
+        """What is fed to the placeholders now."""
+        with self._lock:
+            return {id: array for id, (array, _) in self._feeds.items() if id in self.page}
+
     def snapshot(self) -> Snapshot:
         """The variables of this moment, to come back to; a later step does not change it."""
         return Snapshot(self.variables)
