@@ -200,6 +200,14 @@ def test_attributes_are_options(tmp_path, options, accum):
     assert np.load(tmp_path / "x.npz")["accum_out"].tolist() == accum
 
 
+def test_a_product_with_a_transposed_matrix(tmp_path):
+    args = ["MatMul", "--a", "[[1.0, 2.0]]", "--b", "[[3.0, 4.0], [5.0, 6.0]]"]
+    assert run(*args, "-o", tmp_path / "x.npy").exit_code == 0
+    assert np.load(tmp_path / "x.npy").tolist() == [[13.0, 16.0]]
+    assert run(*args, "--transpose-b", "-o", tmp_path / "x.npy", "--force").exit_code == 0
+    assert np.load(tmp_path / "x.npy").tolist() == [[11.0, 17.0]]
+
+
 def test_the_type_of_a_result(tmp_path):
     assert run("Cast", "--x", "[1.5, 2.5]", "--DstT", "int64", "-o", tmp_path / "x.npy").exit_code == 0
     assert np.load(tmp_path / "x.npy").dtype == np.int64

@@ -6,8 +6,10 @@ import pytest
 
 import rowgrad
 from rowgrad import raw_ops
+from rowgrad.blocks import Page, Session
 from rowgrad.dtypes import NUMPY
 from rowgrad.ops import OPERATORS
+from rowgrad.ops.gradients import backward
 from rowgrad.ops.shapes import infer
 
 RNG = np.random.default_rng(7)
@@ -188,3 +190,89 @@ def test_shapes_before_anything_runs():
         with pytest.raises(rowgrad.InvalidArgumentError) as info:
             infer(operator, shapes, known)
         assert info.value.argument == argument
+
+
+# Gradients
+
+
+def transposes(operator, inputs, names, **attributes):
+    """Whether ⟨operator(x), d⟩ = ⟨x, gradient⟩ for all the inputs `names` together, in which it is linear."""
+    result = getattr(raw_ops, operator.name)(**inputs, **attributes)
+    flow = RNG.standard_normal(result.shape)
+    gradients = backward(operator, inputs, {operator.outputs[0].name: flow}, attributes=attributes)
+    for name in operator.gradient:
+        assert gradients[name].shape == inputs[name].shape
+    total = sum(float((inputs[name] * gradients[name]).sum()) for name in names)
+    return total == pytest.approx(float((result * flow).sum()), rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("indices", "shape", "values"),
+    [
+        (2, [4], ()),
+        ([1, 3], [4], (2,)),
+        ([1, 3], [4], ()),
+        ([[1], [3]], [4], (2,)),
+        ([[0, 1, 0], [1, 0, 1]], [2, 2, 2], (2,)),
+        ([[0, 1], [1, 0]], [2, 3], ()),
+        (np.empty((0, 2), np.int32), [2, 3], (0,)),
+        (np.empty((0, 2), np.int32), [2, 3], ()),
+    ],
+)
+def test_gradients_of_to_dense(indices, shape, values):
+    inputs = {"sparse_indices": np.array(indices, np.int64), "output_shape": np.array(shape),
+              "sparse_values": np.array(RNG.standard_normal(values)),
+              "default_value": np.array(RNG.standard_normal())}  # fmt: skip
+    assert transposes(TO_DENSE, inputs, ["sparse_values", "default_value"])
+
+
+def test_the_gradient_of_the_default_where_indices_repeat():
+    inputs = {
+        "sparse_indices": [2, 0, 2],
+        "output_shape": [3],
+        "sparse_values": np.ones(3),
+        "default_value": np.ones(()),
+    }
+    gradients = backward(TO_DENSE, inputs, {"dense": np.array([1.0, 2.0, 4.0])}, attributes={"validate_indices": False})
+    assert gradients["default_value"] == 2.0
+
+
+@pytest.mark.parametrize(("adjoint_a", "adjoint_b"), FLAGS)
+@pytest.mark.parametrize("count", [0, 12])
+def test_gradients_of_the_product(adjoint_a, adjoint_b, count):
+    indices, _ = entries(5, 7, count, np.float64)
+    inner = 5 if adjoint_a else 7
+    inputs = {"a_indices": indices, "a_values": RNG.standard_normal(count), "a_shape": np.array([5, 7]),
+              "b": RNG.standard_normal((3, inner) if adjoint_b else (inner, 3))}  # fmt: skip
+    for name in ("a_values", "b"):
+        assert transposes(MATMUL, inputs, [name], adjoint_a=adjoint_a, adjoint_b=adjoint_b)
+
+
+@pytest.mark.parametrize(("adjoint_a", "adjoint_b"), FLAGS)
+def test_second_gradients_of_the_product(adjoint_a, adjoint_b):
+    page = Page()
+    inner = 2 if adjoint_a else 3
+    page.add("Const", id="a", value=[1.0, -2.0, 3.0], dtype="float64")
+    page.add("Const", id="b", value=RNG.standard_normal((4, inner) if adjoint_b else (inner, 4)))
+    page.add("SparseTensorDenseMatMul", id="product", a_indices=[[0, 0], [1, 2], [1, 0]], a_values="a", a_shape=[2, 3],
+             b="b", adjoint_a=adjoint_a, adjoint_b=adjoint_b)  # fmt: skip
+    page.add("Square", id="y", x="product")
+    first = page.add_gradients("y", ["a", "b"])
+    page.add("Square", id="da", x=first["a"])
+    page.add("Square", id="db", x=first["b"])
+    for y in ("y", "da", "db"):
+        assert Session(page).check_gradients(y, ["a", "b"]).ok
+
+
+def test_second_gradients_of_to_dense():
+    page = Page()
+    page.add("Const", id="values", value=[1.0, -2.0], dtype="float64")
+    page.add("Const", id="default", value=0.5, dtype="float64")
+    page.add("SparseToDense", id="dense", sparse_indices=[[0, 1], [2, 0]], output_shape=[3, 2], sparse_values="values",
+             default_value="default")  # fmt: skip
+    page.add("Square", id="y", x="dense")
+    first = page.add_gradients("y", ["values", "default"])
+    page.add("Square", id="d_values", x=first["values"])
+    page.add("Square", id="d_default", x=first["default"])
+    for y in ("y", "d_values", "d_default"):
+        assert Session(page).check_gradients(y, ["values", "default"]).ok
