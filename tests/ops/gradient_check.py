@@ -11,7 +11,7 @@ import numpy as np
 
 from rowgrad.ops import OPERATORS, Operator
 from rowgrad.ops.attributes import check_attributes
-from rowgrad.ops.gradients import apply_to_arrays, backward, evaluate, rules, type_names
+from rowgrad.ops.gradients import apply_to_arrays, backward, evaluate, rules, type_names, typed
 
 Array = np.ndarray[Any, Any]
 STEP = 1e-6
@@ -107,6 +107,7 @@ def check(name: str, inputs: Mapping[str, Any], attributes: Mapping[str, Any] | 
     """First- and second-order gradients of an operator to all its differentiable inputs, at `inputs`."""
     random = np.random.default_rng(11)
     operator, settings = OPERATORS[name], dict(attributes or {})
+    inputs = typed(operator, inputs)
     varied = {pin: inputs[pin] for pin in operator.gradient}
 
     def run(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ import numpy as np
 from rowgrad.dtypes import name_of
 from rowgrad.ops.attributes import check_attributes
 from rowgrad.ops.catalogue import OPERATORS, Operator
+from rowgrad.ops.pins import is_untyped
 
 Apply = Callable[[Operator, list[Any], dict[str, Any]], Mapping[str, Any]]
 
@@ -103,6 +104,7 @@ def backward(
     With `compact`, a rule that has a compact form uses it, and its gradient is a `RowGradient`.
     """
     settings = check_attributes(operator, attributes or {})
+    inputs = typed(operator, inputs)
     outputs = apply_to_arrays(operator, [inputs[pin.name] for pin in operator.inputs], settings)
     names = {**type_names(operator, inputs), **inputs, **outputs, **settings}
     for name, output in outputs.items():
@@ -122,6 +124,15 @@ def backward(
             sums = [np.zeros_like(array) for array in (inputs[pin.name] if pin.many else [inputs[pin.name]])]
         gradients[pin.name] = sums if pin.many else sums[0]
     return gradients
+
+
+def typed(operator: Operator, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs, lists and numbers written in Python as arrays of the types that they have in this call."""
+    if not any(map(is_untyped, inputs.values())):
+        return dict(inputs)
+    fitted = operator._fit(tuple(inputs[pin.name] for pin in operator.inputs))
+    return {pin.name: array if is_untyped(inputs[pin.name]) else inputs[pin.name]
+            for pin, array in zip(operator.inputs, fitted, strict=True)}  # fmt: skip
 
 
 def type_names(operator: Operator, inputs: Mapping[str, Any]) -> dict[str, str]:
