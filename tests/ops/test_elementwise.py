@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gradient_check import check
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from shape_check import check_shapes
@@ -277,6 +277,7 @@ def test_no_room() -> None:
 # ---------------------------------------------------------------- shapes before running
 
 
+@settings(deadline=None)
 @given(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=4, max_side=3, min_side=0), st.data())
 def test_inferred_shapes_hold(case: Any, data: st.DataObject) -> None:
     x, y = (np.ones(shape) for shape in case.input_shapes)
@@ -284,6 +285,7 @@ def test_inferred_shapes_hold(case: Any, data: st.DataObject) -> None:
     assert raw_ops.Mul(x, y).shape == case.result_shape
 
 
+@settings(deadline=None)
 @given(hnp.array_shapes(min_dims=0, min_side=0), st.integers(1, 4), st.data())
 def test_inferred_shapes_of_one_shape(shape: tuple[int, ...], count: int, data: st.DataObject) -> None:
     x = np.ones(shape)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gradient_check import check
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from shape_check import check_shapes
 from test_shaping import assert_same, numbered
@@ -60,6 +60,7 @@ def parts(draw: st.DrawFn) -> tuple[list[Any], int]:
     return arrays, axis
 
 
+@settings(deadline=None)
 @given(parts(), st.data())
 def test_concat_and_its_offsets(case: tuple[list[Any], int], data: st.DataObject) -> None:
     values, axis = case
@@ -73,6 +74,7 @@ def test_concat_and_its_offsets(case: tuple[list[Any], int], data: st.DataObject
     check_shapes("ConcatOffset", {"axis": axis, "shapes": shapes}, data, {"position": 0})
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(-1, 4)), max_size=3), st.data())
 def test_slice(dimensions: list[tuple[int, int, int]], data: st.DataObject) -> None:
     sizes = [n for n, _, _ in dimensions]

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gradient_check import check
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from shape_check import check_shapes
@@ -85,6 +85,7 @@ def test_sizes_past_int32() -> None:
         raw_ops.Shape([1], out_type="int8")
 
 
+@settings(deadline=None)
 @given(SMALL, st.data())
 def test_transpose_and_back(shape: tuple[int, ...], data: st.DataObject) -> None:
     x, perm = numbered(shape), np.array(data.draw(st.permutations(range(len(shape)))), np.int32)
@@ -96,6 +97,7 @@ def test_transpose_and_back(shape: tuple[int, ...], data: st.DataObject) -> None
     check_shapes("InvertPermutation", {"x": perm}, data)
 
 
+@settings(deadline=None)
 @given(SMALL, st.data())
 def test_reshape_shapes(shape: tuple[int, ...], data: st.DataObject) -> None:
     x = numbered(shape)
@@ -107,6 +109,7 @@ def test_reshape_shapes(shape: tuple[int, ...], data: st.DataObject) -> None:
     assert raw_ops.Reshape(x, np.array(wanted, np.int64)).ravel().tolist() == x.ravel().tolist()
 
 
+@settings(deadline=None)
 @given(SMALL, st.data())
 def test_expand_dims_shapes(shape: tuple[int, ...], data: st.DataObject) -> None:
     axis = data.draw(st.integers(-len(shape) - 1, len(shape)))
@@ -114,6 +117,7 @@ def test_expand_dims_shapes(shape: tuple[int, ...], data: st.DataObject) -> None
     assert_same(raw_ops.ExpandDims(numbered(shape), axis), np.expand_dims(numbered(shape), axis))
 
 
+@settings(deadline=None)
 @given(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=4, max_side=3, min_side=0), st.data())
 def test_broadcast_to(case: Any, data: st.DataObject) -> None:
     x, wanted = numbered(case.input_shapes[0]), np.array(case.result_shape, np.int32)
@@ -121,6 +125,7 @@ def test_broadcast_to(case: Any, data: st.DataObject) -> None:
     assert_same(raw_ops.BroadcastTo(x, wanted), np.broadcast_to(x, case.result_shape).copy())
 
 
+@settings(deadline=None)
 @given(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=4, max_side=3, min_side=0), st.data())
 def test_gradient_axes(case: Any, data: st.DataObject) -> None:
     s0, s1 = (np.array(shape, np.int64) for shape in case.input_shapes)

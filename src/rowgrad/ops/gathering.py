@@ -157,19 +157,20 @@ def _scatter_nd(indices: Array, updates: Array, shape: Array) -> Array:
     limits, rest = wanted[:depth], wanted[depth:]
     _check(indices, limits, "the result")
     rows = updates.reshape(prod(indices.shape[:-1]), prod(rest))
+    places = _flat(indices, limits).reshape(-1)
     if rows.size == 0:
         return allocate(wanted, updates.dtype, argument="shape", zero=True)
     if dtypes.name_of(updates.dtype) in FLOATS:
         try:
             entries = np.arange(rows.shape[0])
-            found = OPERATORS["SparseSegmentSumGrad"].compute(rows, _flat(indices, limits), entries, prod(limits))
+            found = OPERATORS["SparseSegmentSumGrad"].compute(rows, places, entries, prod(limits))
         except OutOfMemoryError as error:
             error.argument = "shape"
             raise
         return found.reshape(wanted)  # type: ignore[no-any-return]
     result = allocate(wanted, updates.dtype, argument="shape", zero=True)
     with np.errstate(all="ignore"):
-        np.add.at(result.reshape(prod(limits), prod(rest)), _flat(indices, limits), rows)
+        np.add.at(result.reshape(prod(limits), prod(rest)), places, rows)
     return result
 
 
