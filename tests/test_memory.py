@@ -1,5 +1,8 @@
 """Too much is refused before it is touched; what is empty costs nothing and is zero."""
 
+from typing import Any
+
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -58,3 +61,34 @@ def test_a_huge_table_costs_the_compact_gradient_nothing() -> None:
     result = rowgrad.sparse_segment_sum_grad_v2(np.ones((2, 3), np.float32), [2**62, 5, 2**62], [0, 1, 1], 2**63 - 1)
     assert result.sorted_unique_indices.tolist() == [5, 2**62]
     assert result.output.tolist() == [[1.0] * 3, [2.0] * 3]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("width", [2, 8, 16, 20, 72, 104])
+def test_results_written_past_the_caches_are_the_same(
+    dtype: Any, width: int, many_chunks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(5)
+    table, ids = rng.random((300, width)).astype(dtype), rng.integers(0, 300, 2000)
+    bags = np.sort(rng.integers(0, 900, 2000) // 2 * 2)  # every other row is empty
+
+    def results() -> list[bytes]:
+        pooled = rowgrad.sparse_segment_mean(table, ids, bags, 1000, out=_used((1000, width), dtype))
+        dense = rowgrad.sparse_segment_mean_grad(pooled, ids * 3, bags, 1000, out=_used((1000, width), dtype))
+        return [pooled.tobytes(), dense.tobytes()]
+
+    expected = results()
+    monkeypatch.setattr(memory, "PAST", 0)
+    assert results() == expected
+
+
+def _used(shape: tuple[int, ...], dtype: Any) -> "np.ndarray[Any, Any]":
+    """An array that begins with a cache line and is not zero."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    room = np.full(size + 64, 9, np.uint8)
+    return room[-room.ctypes.data % 64 :][:size].view(dtype).reshape(shape)
+
+
+def test_large_results_begin_with_a_cache_line() -> None:
+    for zero in (False, True):
+        assert memory.allocate((memory.POOLED + 8,), np.uint8, zero=zero).ctypes.data % memory.LINE == 0

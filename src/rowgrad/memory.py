@@ -22,6 +22,8 @@ from rowgrad.threads import Crew
 
 _GROUP = Path("/sys/fs/cgroup")
 POOLED = 1 << 20  # the memory of results from this size on is taken back
+LINE = 64  # bytes of a cache line; large results begin with one, so that their rows lie in as few as can be
+PAST = 1 << 22  # results from this size on are written past the caches, which would read their lines first
 LEAST_SCRATCH = 1 << 22
 MOST_SCRATCH = 1 << 28
 LARGE = 1 << 26  # requests below this many bytes are not worth a look at the machine
@@ -36,21 +38,25 @@ def allocate(shape: tuple[int, ...], dtype: Any, *, argument: str | None = None,
 
     New memory that has to be zero comes so from the operating system, page by page, as it is touched.
     """
-    dtype = np.dtype(dtype)
+    array, is_zero = _allocate(shape, np.dtype(dtype), argument, zero)
+    if zero and not is_zero:
+        clear(array)
+    return array
+
+
+def _allocate(shape: tuple[int, ...], dtype: "np.dtype[Any]", argument: str | None, zero: bool) -> tuple[Array, bool]:
+    """The same, cleared only where that costs nothing; tells whether it is."""
     nbytes = prod(shape) * dtype.itemsize
     if nbytes >= POOLED and (block := _take(nbytes)) is not None:
-        array = _leased(block, shape, dtype)
-        if zero:
-            clear(array)
-        return array
+        return _leased(block, shape, dtype), False
     if nbytes >= LARGE and nbytes > (free := _available_after_clearing(nbytes)):
         raise _out_of_memory(shape, dtype, argument, f"about {_gigabytes(free)} are free")
     try:
         if nbytes < POOLED:
-            return np.zeros(shape, dtype) if zero else np.empty(shape, dtype)
+            return np.zeros(shape, dtype) if zero else np.empty(shape, dtype), zero
         # A little room, for the next one may be a little larger; what must be zero is always of the same size.
-        block = np.zeros(nbytes, np.uint8) if zero else np.empty(nbytes + nbytes // 8, np.uint8)
-        return _leased(block, shape, dtype)
+        block = np.zeros(nbytes + LINE, np.uint8) if zero else np.empty(nbytes + nbytes // 8 + LINE, np.uint8)
+        return _leased(block[-block.ctypes.data % LINE :], shape, dtype), zero
     except (MemoryError, ValueError) as error:  # NumPy calls a size past 64 bits a ValueError
         raise _out_of_memory(shape, dtype, argument, "the memory is not to be had") from error
 
@@ -71,8 +77,18 @@ def place(
     out: Array | None, shape: tuple[int, ...], dtype: Any, inputs: tuple[Array, ...], *, argument: str, zero: bool
 ) -> Array:
     """Where a result goes: a new array, or `out`, if it is one that the result fits into."""
+    array, is_zero = place_uncleared(out, shape, dtype, inputs, argument=argument, zero=zero)
+    if zero and not is_zero:
+        clear(array)
+    return array
+
+
+def place_uncleared(
+    out: Array | None, shape: tuple[int, ...], dtype: Any, inputs: tuple[Array, ...], *, argument: str, zero: bool
+) -> tuple[Array, bool]:
+    """The same for whoever clears it; tells whether it is zero as it comes, which new memory is if `zero` is asked."""
     if out is None:
-        return allocate(shape, dtype, argument=argument, zero=zero)
+        return _allocate(shape, np.dtype(dtype), argument, zero)
     if out.shape != shape or out.dtype != dtype:
         raise InvalidArgumentError(
             f"out has shape {list(out.shape)} and type {out.dtype.name}; the result has shape {list(shape)} and type "
@@ -87,9 +103,12 @@ def place(
             code="bad-out",
             argument="out",
         )
-    if zero:
-        clear(out)
-    return out
+    return out, False
+
+
+def goes_past(array: Array, row_bytes: int) -> bool:
+    """Whether to write `array`, in rows of `row_bytes`, past the caches."""
+    return array.nbytes >= PAST and array.ctypes.data % LINE == 0 and row_bytes % 32 == 0
 
 
 def clear(array: Array) -> None:

@@ -17,6 +17,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, models, overload, register_model
 
+from rowgrad.kernels.compile import inline
+
 INT32 = ir.IntType(32)
 
 
@@ -89,16 +91,39 @@ def load(typingctx: Any, lanes: Any, array: Any, start: Any) -> Any:
     return lanes(lanes, array, types.intp), codegen
 
 
-@intrinsic
-def store(typingctx: Any, array: Any, start: Any, lanes: Any) -> Any:
-    """Write `lanes` to `array` from `start`, rounded once to the type the array stores."""
+def _store(past: bool) -> Any:
+    @intrinsic
+    def store(typingctx: Any, array: Any, start: Any, lanes: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            pointer, size = _pointer(context, builder, array, args[0], args[1], lanes.count)
+            # x86 has only stores of at most 32 bytes past the caches, and they must be aligned.
+            align = min(32, size * lanes.count) if past else size
+            stored = builder.store(_narrow(builder, args[2], array.dtype, lanes), pointer, align=align)
+            if past:
+                stored.set_metadata("nontemporal", builder.module.add_metadata([INT32(1)]))
+            return context.get_dummy_value()
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointer, size = _pointer(context, builder, array, args[0], args[1], lanes.count)
-        builder.store(_narrow(builder, args[2], array.dtype, lanes), pointer, align=size)
-        return context.get_dummy_value()
+        return types.void(array, types.intp, lanes), codegen
 
-    return types.void(array, types.intp, lanes), codegen
+    return store
+
+
+# Write lanes to an array from a position on, rounded once to the type the array stores.
+store = _store(past=False)
+# The same past the caches, which spares reading the lines first; the place must be aligned like the lanes, up to 32.
+store_past = _store(past=True)
+
+
+@inline
+def clear_past(sums, array, first, last):
+    """Zero the array past the caches, from `first` to `last`; both ends must be as `store_past` asks."""
+    wide, narrow = zeros256(sums), zeros16(sums)
+    while first + count(wide) <= last:
+        store_past(array, first, wide)
+        first += count(wide)
+    while first < last:
+        store_past(array, first, narrow)
+        first += count(narrow)
 
 
 @intrinsic

@@ -11,7 +11,7 @@ import numpy as np
 from rowgrad.kernels.compile import inline, kernel
 from rowgrad.kernels.ids import read_id, write_id
 from rowgrad.kernels.kinds import MEAN, SMALL, SUM
-from rowgrad.kernels.lanes import count, fill, keep_if, load, store, zeros1, zeros16, zeros64, zeros256
+from rowgrad.kernels.lanes import clear_past, count, fill, keep_if, load, store, zeros1, zeros16, zeros64, zeros256
 from rowgrad.kernels.raw import peek, prefetch
 from rowgrad.kernels.team import chunk_start, claim, enter, finish, leave, wait
 
@@ -121,12 +121,35 @@ def sum_block(words, first, last, shift, mask, values, width, factors, factor_sh
     return rows
 
 
+@inline
+def _clear_gaps(words, shift, first_row, stop_row, width, factors, output, past):
+    """Zero the rows from `first_row` to `stop_row` that do not occur in `words`."""
+    low, high = np.int64(0), np.int64(words.size)
+    while low < high:
+        middle = (low + high) // 2
+        if peek(words, middle) >> shift < first_row:
+            low = middle + 1
+        else:
+            high = middle
+    row = first_row
+    while row < stop_row:
+        next_row = min(peek(words, low) >> shift, stop_row) if low < words.size else stop_row
+        if past:
+            clear_past(factors, output, row * width, next_row * width)
+        else:
+            output[row * width : next_row * width] = 0
+        row = next_row + 1
+        while low < words.size and peek(words, low) >> shift < row:
+            low += 1
+
+
 @kernel
 def sum_rows(team, chunks, words, shift, row_starts, values, width, factors, factor_shift, factor_mask, compact,
-             output, unique, unique_step):  # fmt: skip
+             output, gaps, past, unique, unique_step):  # fmt: skip
     """Sum the sorted `words` into `output`: row by row, or, where `compact`, only the rows that occur.
 
-    `unique` receives the rows that occur, if compact. Rows that do not occur are left as they are.
+    `unique` receives the rows that occur, if compact. The rows below `gaps` that do not occur are zeroed, past the
+    caches if `past` (see `store_past`).
     """
     heard = enter(team)
     size = words.size
@@ -147,6 +170,15 @@ def sum_rows(team, chunks, words, shift, row_starts, values, width, factors, fac
             first = last
         finish(team, 0)
         chunk = claim(team, 0)
+    # No row is in two chunks, and no gap is a row that occurs: whoever has nothing to sum can clear.
+    if gaps > 0:
+        chunk = claim(team, 1)
+        while chunk < chunks:
+            _clear_gaps(words, shift, chunk_start(chunk, chunks, gaps), chunk_start(chunk + 1, chunks, gaps), width,
+                        factors, output, past)  # fmt: skip
+            finish(team, 1)
+            chunk = claim(team, 1)
+        wait(team, 1, chunks)
     wait(team, 0, chunks)
     leave(team, heard)
 

@@ -8,7 +8,7 @@ import numpy as np
 from rowgrad import dtypes, kernels
 from rowgrad.dtypes import FLOATS, IDS, REALS, Array
 from rowgrad.errors import InvalidArgumentError, RowgradError
-from rowgrad.memory import place, small_work
+from rowgrad.memory import goes_past, place, small_work
 from rowgrad.ops import checks
 from rowgrad.ops.catalogue import Attribute, Example, Operator, declare
 from rowgrad.ops.pins import INT64_MAX, Pin
@@ -47,7 +47,7 @@ def _pool(kind: int, data: Array, indices: Array, segment_ids: Array, num_segmen
     bad = crew.run(
         kernels.sparse_segment.pool, *kernels.ids.halves(indices), *kernels.ids.halves(segment_ids), size, rows,
         data.shape[0], data.reshape(-1).view(stored), output.size // rows, kind, small_work(sums)[1],
-        output.reshape(-1).view(stored), not zero, np.empty(crew.chunks, np.int64),
+        output.reshape(-1).view(stored), goes_past(output, row_size), not zero, np.empty(crew.chunks, np.int64),
     )  # fmt: skip
     if bad >= 0:
         raise _diagnose(bad, indices, segment_ids, rows, data.shape[0], num_segments is not None)

@@ -15,7 +15,7 @@ from rowgrad import dtypes, kernels
 from rowgrad.dtypes import FLOATS, IDS, Array
 from rowgrad.errors import OutOfRangeError, RowgradError
 from rowgrad.kernels.kinds import MEAN, SMALL, SQRT_N, SUM
-from rowgrad.memory import allocate, place, small_work
+from rowgrad.memory import allocate, goes_past, place, place_uncleared, small_work
 from rowgrad.ops import checks
 from rowgrad.ops.catalogue import Example, Operator, declare
 from rowgrad.ops.order import COUNT_PARTNERS, COUNT_ROWS, Order, order_ids
@@ -86,11 +86,15 @@ def sum_rows(crew: Crew, order: Order, values: Array, factors: Factors, *, rows:
     stored, _, parts = dtypes.summing(values.dtype)
     compact = rows is None or names is not None
     shape = (order.distinct if compact else rows, *values.shape[1:])
-    output = place(out if names is None else None, shape, values.dtype, (values,), argument=argument, zero=not compact)
+    output, is_zero = place_uncleared(
+        out if names is None else None, shape, values.dtype, (values,), argument=argument, zero=not compact
+    )
+    past = goes_past(output, output.nbytes // shape[0] if shape[0] else 0)
     width = parts * (output.size // shape[0] if shape[0] else 0)
     crew.run(
         kernels.sparse_segment_grad.sum_rows, order.words, order.shift, order.row_starts,
         values.reshape(-1).view(stored), width, *factors, compact, output.reshape(-1).view(stored),
+        0 if compact or is_zero else rows, past,
         *kernels.ids.halves(unique if rows is None else np.empty(shape[0] if compact else 0, np.int64)),
     )  # fmt: skip
     if names is None:
