@@ -15,6 +15,7 @@ from rowgrad.dtypes import NUMPY, Array
 
 SEED = 20_240_607
 ZIPF = 1.2
+LINE = 64  # bytes of a cache line
 DEFAULT = np.float32(0.25)  # for empty rows
 
 
@@ -55,7 +56,7 @@ def batch(shape: Bags) -> Batch:
 def table(rows: int, width: int, dtype: str) -> Array:
     """The embedding table."""
     values = _values(np.random.default_rng(SEED + 1), (rows, width))
-    return _frozen(values.astype(NUMPY[dtype], copy=False))[0]
+    return _frozen(values if dtype == "float32" else aligned(values.astype(NUMPY[dtype])))[0]
 
 
 @lru_cache(maxsize=1)
@@ -130,9 +131,17 @@ def _ids(random: np.random.Generator, shape: Bags) -> Array:
 
 
 def _values(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    values = random.random(shape, dtype=np.float32)
-    values += np.float32(0.5)
+    values = aligned(np.broadcast_to(np.float32(0.5), shape))
+    values += random.random(shape, dtype=np.float32)
     return values
+
+
+def aligned(array: Array) -> Array:
+    """A copy that begins with a cache line, as the tensors of all frameworks do and NumPy's arrays do not."""
+    memory = np.empty(array.nbytes + LINE, np.uint8)
+    copy = memory[-memory.ctypes.data % LINE :][: array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
 
 
 def _matrix(size: int, *, columns: int, gap: int) -> Matrix:

@@ -42,9 +42,9 @@ def row_update(table: Array, grad: Array, ids: Array, bags: Array) -> None:
 
 
 def _of_bags(work: Work, shape: Bags) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    ids, bags, grad = (array.copy() for array in data.batch(shape)[:3])  # writable, as users hold them
+    ids, bags, grad = (data.aligned(array) for array in data.batch(shape)[:3])  # writable, as users hold them
     if work.operation == "row_update":
-        table = data.table(shape.rows, shape.width, shape.dtype).copy()
+        table = data.aligned(data.table(shape.rows, shape.width, shape.dtype))
         return partial(row_update, table, grad, ids, bags), lambda _: [table]
     if work.operation == "mean":
         rows = data.table(shape.rows, shape.width, shape.dtype)
