@@ -73,16 +73,20 @@ def settle(array: Array) -> Array:
         array = np.require(array, array.dtype.newbyteorder("="), ["C", "A"])
     if array.flags.writeable or array.dtype.kind in "OT":  # text is not for kernels
         return array
-    return np.asarray(_Writable(array)).view(array.dtype)
+    lent = np.asarray(_Writable(array))
+    return lent if lent.dtype is array.dtype else lent.view(array.dtype)  # NumPy's own types come back as they are
 
 
 class _Writable:
     """The memory of a read-only array, described as writable."""
 
+    __slots__ = ("__array_interface__", "_owner")
+
     def __init__(self, array: Array) -> None:
         self._owner = array
-        address, _ = array.__array_interface__["data"]
-        self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
+        described = array.__array_interface__  # a new dict each time, and dear: asked for once
+        described["data"] = (described["data"][0], False)
+        self.__array_interface__ = described
 
 
 def _first_line(error: BaseException) -> str:
