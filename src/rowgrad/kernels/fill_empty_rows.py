@@ -1,57 +1,51 @@
 """Kernels of the fill operators: entries grouped by row, and a default entry for each row that has none.
 
 Values are copied, never looked at: the forward kernels see them as unsigned words of their size. Whether a row is
-empty is as good as random, so nothing here branches on it: defaults are written for all rows, then entries over them.
+empty is as good as random, so hardly anything here branches on it: a default is written behind each entry, and the
+next entry over it.
 """
 
 import numpy as np
 
 from rowgrad.kernels.compile import inline, kernel
 from rowgrad.kernels.lanes import load, store, zeros1
-from rowgrad.kernels.order import BAD, ORDERED
+from rowgrad.kernels.order import BAD, DISTINCT, ORDERED
 from rowgrad.kernels.raw import peek, poke
 from rowgrad.kernels.team import add_up, atomic_add, atomic_load, chunk_start, claim, enter, finish, leave, lowest, wait
 
-# What `inspect_rows` tells in its `info` array, besides BAD and ORDERED.
-FULL = 2
-
 
 @inline
-def _row_of(k, indices, rank, words, shift):
-    """The row of the k-th entry in the order of rows: by `words`, or, if that is empty, as the entries come."""
-    if words.size > 0:
+def _row_of(k, indices, rank, by_words, words, shift):
+    """The row of the k-th entry in the order of rows: by `words`, or as the entries come."""
+    if by_words:
         return peek(words, k) >> shift
     return peek(indices, k * rank)
 
 
-@inline
-def _snap(first, size, indices, rank, words, shift):
-    """The first position from `first` on at which a row begins."""
-    while 0 < first < size and (
-        _row_of(first, indices, rank, words, shift) == _row_of(first - 1, indices, rank, words, shift)
-    ):
-        first += 1
-    return first
-
-
 @kernel
-def inspect_rows(team, chunks, indices, rank, size, rows, bad, info):
-    """See whether the rows in column 0 of `indices` are in range, and sorted."""
+def inspect_rows(team, chunks, indices, rank, size, rows, bad, starts, info):
+    """See whether the rows in column 0 of `indices` are in range, and sorted.
+
+    `starts[chunk]` becomes the number of distinct rows before the chunk, if they are sorted.
+    """
     heard = enter(team)
     chunk = claim(team, 0)
     while chunk < chunks:
         first = chunk_start(chunk, chunks, size)
         stop = chunk_start(chunk + 1, chunks, size)
-        before = peek(indices, (first - 1) * rank) if first > 0 else np.int64(0)
+        before = peek(indices, (first - 1) * rank) if first > 0 else np.int64(-1)
         falls = False
         wrong = False
+        distinct = np.int64(0)
         for i in range(first, stop):
             row = peek(indices, i * rank)
             wrong |= (row < 0) | (row >= rows)
             falls |= row < before
+            distinct += row != before
             before = row
         bad[chunk] = -1
         bad[chunks + chunk] = not falls
+        starts[chunk] = distinct
         if wrong:
             for i in range(first, stop):
                 if indices[i * rank] < 0 or indices[i * rank] >= rows:
@@ -63,6 +57,7 @@ def inspect_rows(team, chunks, indices, rank, size, rows, bad, info):
     if claim(team, 1) == 0:
         info[ORDERED] = 1
         info[BAD] = lowest(bad, chunks)
+        info[DISTINCT] = add_up(starts, chunks)
         for chunk in range(chunks):
             if bad[chunks + chunk] == 0:
                 info[ORDERED] = 0
@@ -71,106 +66,88 @@ def inspect_rows(team, chunks, indices, rank, size, rows, bad, info):
     leave(team, heard)
 
 
-@kernel
-def place_rows(team, chunks, indices, rank, size, rows, words, shift, firsts, starts, info):
-    """Count the entries of each row in `firsts`, 0 at the start; tell the places before each chunk of rows, and all."""
-    heard = enter(team)
-    chunk = claim(team, 0)
-    while chunk < chunks:
-        first = _snap(chunk_start(chunk, chunks, size), size, indices, rank, words, shift)
-        stop = _snap(chunk_start(chunk + 1, chunks, size), size, indices, rank, words, shift)
-        for k in range(first, stop):
-            row = _row_of(k, indices, rank, words, shift)
-            poke(firsts, row, peek(firsts, row) + 1)
-        finish(team, 0)
-        chunk = claim(team, 0)
-    wait(team, 0, chunks)
-
-    chunk = claim(team, 1)
-    while chunk < chunks:
-        places = np.int64(0)
-        for row in range(chunk_start(chunk, chunks, rows), chunk_start(chunk + 1, chunks, rows)):
-            places += max(peek(firsts, row), np.int64(1))
-        starts[chunk] = places
-        finish(team, 1)
-        chunk = claim(team, 1)
-    wait(team, 1, chunks)
-    if claim(team, 2) == 0:
-        info[FULL] = add_up(starts, chunks)
-        finish(team, 2)
-    wait(team, 2, 1)
-    leave(team, heard)
+@inline
+def _write_default(row, place, rank, width, default, output_indices, output_values, empty):
+    """The default entry of a row."""
+    poke(empty, row, True)
+    poke(output_indices, place * rank, row)
+    for d in range(1, rank):
+        poke(output_indices, place * rank + d, 0)
+    for w in range(width):
+        poke(output_values, place * width + w, peek(default, w))
 
 
 @inline
-def _write_defaults(first, stop, place, rank, width, default, firsts, output_indices, output_values, empty):
-    """For each row its default entry, at the place of its first entry; `firsts` turns from counts into places."""
-    for row in range(first, stop):
-        count = peek(firsts, row)
-        poke(empty, row, count == 0)
-        poke(firsts, row, place)
-        poke(output_indices, place * rank, row)
-        for d in range(1, rank):
-            poke(output_indices, place * rank + d, 0)
-        for w in range(width):
-            poke(output_values, place * width + w, peek(default, w))
-        place += max(count, np.int64(1))
+def _write_defaults(row, stop, place, rank, width, default, output_indices, output_values, empty):
+    """Default entries for the rows from `row` to `stop`, from `place` on."""
+    for ahead in range(stop - row):
+        _write_default(row + ahead, place + ahead, rank, width, default, output_indices, output_values, empty)
 
 
 @inline
-def _write_entries(first, stop, indices, rank, words, shift, values, width, firsts, output_indices, output_values,
-                   reverse):  # fmt: skip
-    """Each entry behind those of its row that came before."""
+def _fill_chunk(first, stop, size, rows, distinct, indices, rank, by_words, words, shift, values, width, default,
+                output_indices, output_values, empty, reverse):  # fmt: skip
+    """Write the entries from `first` to `stop`, and the defaults of the empty rows behind each.
+
+    The k-th entry has k entries before it, and the empty ones among the rows before its own: all but the distinct.
+    """
+    if first == stop:
+        return
     mask = (np.int64(1) << shift) - 1
-    before = np.int64(-1)
-    behind = np.int64(0)
+    before = _row_of(first - 1, indices, rank, by_words, words, shift) if first > 0 else np.int64(-1)
+    end = _row_of(stop - 1, indices, rank, by_words, words, shift)
+    following = _row_of(first, indices, rank, by_words, words, shift)
     for k in range(first, stop):
-        i = peek(words, k) & mask if words.size > 0 else np.int64(k)
-        row = peek(indices, i * rank)
-        behind = (behind + 1) * (row == before)
+        i = peek(words, k) & mask if by_words else np.int64(k)
+        row = following
+        distinct += row != before
         before = row
-        place = peek(firsts, row) + behind
+        place = k + row - distinct + 1
         for d in range(rank):
             poke(output_indices, place * rank + d, peek(indices, i * rank + d))
         for w in range(width):
             poke(output_values, place * width + w, peek(values, i * width + w))
+        poke(empty, row, False)
         poke(reverse, i, place)
+        if k + 1 == stop:
+            break
+        following = _row_of(k + 1, indices, rank, by_words, words, shift)
+        # The next entry writes over this one, unless the row between is empty. No row behind the chunk's last is
+        # touched: it may be another chunk's.
+        _write_default(min(row + 1, end), place + 1, rank, width, default, output_indices, output_values, empty)
+        if following > row + 2:
+            _write_defaults(row + 2, following, place + 2, rank, width, default, output_indices, output_values, empty)
+    following = _row_of(stop, indices, rank, by_words, words, shift) if stop < size else rows
+    _write_defaults(end + 1, following, stop + end - distinct + 1, rank, width, default, output_indices, output_values,
+                    empty)  # fmt: skip
 
 
 @kernel
-def fill(team, chunks, indices, rank, size, rows, words, shift, firsts, starts, values, width, default,
-         output_indices, output_values, empty, reverse):  # fmt: skip
-    """After `place_rows`: write all four results, walking the entries in the order of their rows.
+def fill(team, chunks, indices, rank, size, rows, words, shift, starts, values, width, default, output_indices,
+         output_values, empty, reverse):  # fmt: skip
+    """Write all four results, walking the entries in the order of their rows.
 
-    `words` are the sorted (row, position) pairs, or empty where the entries are sorted as they come.
+    `words` are the sorted (row, position) pairs, or empty where the entries are sorted as they come; `starts` counts
+    the distinct rows before each chunk.
     """
     heard = enter(team)
     chunk = claim(team, 0)
     while chunk < chunks:
-        first, stop = chunk_start(chunk, chunks, rows), chunk_start(chunk + 1, chunks, rows)
-        # A loop over two columns and one word is most of all calls; as constants they cost no loops.
-        if rank == 2 and width == 1:
-            _write_defaults(first, stop, starts[chunk], 2, 1, default, firsts, output_indices, output_values, empty)
-        else:
-            _write_defaults(first, stop, starts[chunk], rank, width, default, firsts, output_indices, output_values,
+        first, stop = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
+        if chunk == 0:
+            following = _row_of(0, indices, rank, words.size > 0, words, shift) if size > 0 else rows
+            _write_defaults(np.int64(0), following, np.int64(0), rank, width, default, output_indices, output_values,
                             empty)  # fmt: skip
+        # A loop over two columns and one word is most of all calls; as constants they cost no loops.
+        if rank == 2 and width == 1 and words.size == 0:
+            _fill_chunk(first, stop, size, rows, starts[chunk], indices, 2, False, words, shift, values, 1, default,
+                        output_indices, output_values, empty, reverse)  # fmt: skip
+        else:
+            _fill_chunk(first, stop, size, rows, starts[chunk], indices, rank, words.size > 0, words, shift, values,
+                        width, default, output_indices, output_values, empty, reverse)  # fmt: skip
         finish(team, 0)
         chunk = claim(team, 0)
     wait(team, 0, chunks)
-
-    chunk = claim(team, 1)
-    while chunk < chunks:
-        first = _snap(chunk_start(chunk, chunks, size), size, indices, rank, words, shift)
-        stop = _snap(chunk_start(chunk + 1, chunks, size), size, indices, rank, words, shift)
-        if rank == 2 and width == 1:
-            _write_entries(first, stop, indices, 2, words, shift, values, 1, firsts, output_indices, output_values,
-                           reverse)  # fmt: skip
-        else:
-            _write_entries(first, stop, indices, rank, words, shift, values, width, firsts, output_indices,
-                           output_values, reverse)  # fmt: skip
-        finish(team, 1)
-        chunk = claim(team, 1)
-    wait(team, 1, chunks)
     leave(team, heard)
 
 

@@ -59,18 +59,19 @@ def _fill(
     flat = indices.reshape(-1)
     crew = Crew((size + rows) * (rank * 16 + 24))
     info = np.array([-1, 0, 0, 0])
-    crew.run(kernels.fill_empty_rows.inspect_rows, flat, rank, size, rows, np.empty(2 * crew.chunks, np.int64), info)
-    if info[0] >= 0:
-        raise _bad_row(indices, int(info[0]), rows, argument)
-    words, shift = np.empty(0, np.int64), 0
-    if not info[3]:
-        order = order_ids(crew, np.ascontiguousarray(indices[:, 0]), None, rows, size)
-        words, shift = order.words, order.shift
-    firsts = allocate((rows,), np.int64, argument=rows_from, zero=True)
     starts = np.empty(crew.chunks, np.int64)
-    crew.run(kernels.fill_empty_rows.place_rows, flat, rank, size, rows, words, shift, firsts, starts, info)
+    crew.run(
+        kernels.fill_empty_rows.inspect_rows, flat, rank, size, rows, np.empty(2 * crew.chunks, np.int64), starts, info
+    )
+    bad, _, distinct, is_sorted = info.tolist()
+    if bad >= 0:
+        raise _bad_row(indices, bad, rows, argument)
+    words, shift = np.empty(0, np.int64), 0
+    if not is_sorted:
+        order = order_ids(crew, np.ascontiguousarray(indices[:, 0]), None, rows, size)
+        words, shift, starts, distinct = order.words, order.shift, order.row_starts, order.distinct
 
-    full = int(info[2])
+    full = size + rows - distinct
     output_indices = allocate((full, rank), np.int64, argument=rows_from)
     reverse = allocate((size,), np.int64)
     is_text = values.dtype.kind in "USOT"
@@ -80,7 +81,7 @@ def _fill(
         (source, width), (default, _) = dtypes.as_words(values), dtypes.as_words(default_value)
         output_values = allocate((full,), values.dtype, argument=rows_from)
     crew.run(
-        kernels.fill_empty_rows.fill, flat, rank, size, rows, words, shift, firsts, starts, source, width, default,
+        kernels.fill_empty_rows.fill, flat, rank, size, rows, words, shift, starts, source, width, default,
         output_indices.reshape(-1), source if is_text else dtypes.as_words(output_values)[0], empty, reverse,
     )  # fmt: skip
     if is_text:
