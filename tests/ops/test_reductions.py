@@ -76,9 +76,7 @@ def test_of_nothing() -> None:
     assert raw_ops.ReduceSum(np.ones((2, 0)), 1).tolist() == [0.0, 0.0]
     assert np.isnan(raw_ops.ReduceMean(np.ones((2, 0)), 1)).all()
     assert raw_ops.ReduceMean(np.ones((0, 2), np.int32), 1).shape == (0,)
-    with pytest.raises(rowgrad.InvalidArgumentError) as info:
-        raw_ops.ReduceMean(np.ones((2, 0), np.int32), 1)
-    assert (info.value.argument, info.value.code) == ("input", "division-by-zero")
+    assert raw_ops.ReduceMean(np.ones((2, 0), np.int32), 1).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

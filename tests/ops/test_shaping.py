@@ -49,6 +49,23 @@ def test_every_type(dtype: str) -> None:
     assert raw_ops.Size(x).tolist() == 6
 
 
+def test_negative_axes_of_a_permutation() -> None:
+    x = numbered((2, 3, 4))
+    assert_same(raw_ops.Transpose(x, [-1, 0, 1]), raw_ops.Transpose(x, [2, 0, 1]))
+    assert raw_ops.InvertPermutation([-1, 0, 1]).tolist() == [1, 2, 0]
+
+
+def test_the_missing_size_of_empty_arrays() -> None:
+    for shape, wanted, expected in [
+        ((0, 3), [-1, 3], (0, 3)),
+        ((0,), [0, -1], (0, 1)),
+        ((0, 3), [0, -1], (0, 3)),
+        ((0, 3), [5, -1], (5, 0)),
+        ((2, 0, 3), [-1, 0], (6, 0)),
+    ]:
+        assert raw_ops.Reshape(np.ones(shape), wanted).shape == expected
+
+
 def test_objects_are_text_too() -> None:
     x = np.array([["a", "bcd"], ["ef", ""]], object)
     assert raw_ops.Transpose(x, [1, 0]).tolist() == [["a", "ef"], ["bcd", ""]]
@@ -148,7 +165,7 @@ def test_gradient_axes(case: Any, data: st.DataObject) -> None:
         (lambda: raw_ops.Reshape(np.ones(6), [4]), "shape", "shape-mismatch"),
         (lambda: raw_ops.Reshape(np.ones(6), [4, -1]), "shape", "shape-mismatch"),
         (lambda: raw_ops.Reshape(np.ones(6), [-1, -1]), "shape", "shape-mismatch"),
-        (lambda: raw_ops.Reshape(np.ones(0), [0, -1]), "shape", "shape-mismatch"),
+        (lambda: raw_ops.Reshape(np.ones(6), [0, -1]), "shape", "shape-mismatch"),
         (lambda: raw_ops.Reshape(np.ones(6), [-2, 3]), "shape", "negative-size"),
         (lambda: raw_ops.Reshape(np.ones(6), 6), "shape", "wrong-rank"),
         (lambda: raw_ops.Reshape(np.ones(6), [[6]]), "shape", "wrong-rank"),
@@ -156,7 +173,8 @@ def test_gradient_axes(case: Any, data: st.DataObject) -> None:
         (lambda: raw_ops.Reshape(np.ones(6), [2**62, 2**62]), "shape", "shape-mismatch"),
         (lambda: raw_ops.Transpose(np.ones((2, 3)), [0]), "perm", "length-mismatch"),
         (lambda: raw_ops.Transpose(np.ones((2, 3)), [0, 2]), "perm", "axis-out-of-range"),
-        (lambda: raw_ops.Transpose(np.ones((2, 3)), [-1, 0]), "perm", "axis-out-of-range"),
+        (lambda: raw_ops.Transpose(np.ones((2, 3)), [-3, 0]), "perm", "axis-out-of-range"),
+        (lambda: raw_ops.Transpose(np.ones((2, 3)), [1, -1]), "perm", "repeated-axis"),
         (lambda: raw_ops.Transpose(np.ones((2, 3)), [1, 1]), "perm", "repeated-axis"),
         (lambda: raw_ops.Transpose(np.ones(2), 0), "perm", "wrong-rank"),
         (lambda: raw_ops.InvertPermutation([0, 2]), "x", "axis-out-of-range"),
@@ -184,10 +202,10 @@ def test_errors(call: Any, argument: str, code: str) -> None:
 
 
 def test_where_a_permutation_is_wrong() -> None:
-    with pytest.raises(rowgrad.OutOfRangeError, match=r"perm\[1\] is 7; allowed: 0 to 2") as info:
+    with pytest.raises(rowgrad.OutOfRangeError, match=r"perm\[1\] is 7; allowed: -3 to 2") as info:
         raw_ops.Transpose(np.ones((1, 1, 1)), [0, 7, 1])
     assert (info.value.position, info.value.value) == (1, 7)
-    with pytest.raises(rowgrad.InvalidArgumentError, match=r"perm\[2\] is 0, as is perm\[0\]"):
+    with pytest.raises(rowgrad.InvalidArgumentError, match=r"perm\[2\] is 0, the same dimension as perm\[0\]"):
         raw_ops.Transpose(np.ones((1, 1, 1)), [0, 1, 0])
 
 

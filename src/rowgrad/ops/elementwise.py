@@ -291,7 +291,8 @@ declare(Operator(
     compute=_relu_grad,
     shape_rule=equal("gradients", "features", "backprops"),
     gradient={"gradients": "ReluGrad(d_backprops, features)"},
-    notes="To the features it has no gradient: that is 0 wherever there is one.",
+    notes="To the features it has no gradient: that is 0 wherever there is one. TensorFlow multiplies by 0 instead, so "
+    "that an infinite gradient becomes NaN.",
 ))  # fmt: skip
 
 declare(Operator(

@@ -18,6 +18,7 @@ from rowgrad.ops.broadcasting import (
     ask,
     broadcast,
     copied,
+    distinct_axes,
     fresh,
     known,
     listed,
@@ -67,14 +68,14 @@ def _reshaped(shapes: Known, values: Known, _: Any) -> Result:
     before, others = known(shapes.get("tensor")), known(tuple(size for size in wanted if size != -1))
     if before is None or others is None:
         return {"output": tuple(None if size == -1 else size for size in wanted)}
-    elements, stated = prod(before), prod(others)
-    if -1 not in wanted:
-        if elements != stated:
-            raise _wrong_shape(before, wanted, f"{elements} elements do not make {stated}")
-        return {"output": wanted}
-    if stated == 0 or elements % stated:
-        raise _wrong_shape(before, wanted, f"no size for −1 makes {elements} elements of the others")
-    return {"output": tuple(elements // stated if size == -1 else size for size in wanted)}
+    # Where a size is stated to be 0, any other would do for −1; TensorFlow then leaves sizes of 0 out of the account.
+    ignored = 0 if 0 in others else -1
+    missing = prod(n for n in before if n != ignored) // prod(n for n in others if n != ignored)
+    result = tuple(missing if size == -1 else size for size in wanted)
+    elements, made = prod(before), prod(others) * (missing if -1 in wanted else 1)
+    if elements != made:
+        raise _wrong_shape(before, wanted, f"{elements} elements do not make that")
+    return {"output": result}
 
 
 def _wrong_shape(before: Shape | None, wanted: Shape, why: str) -> InvalidArgumentError:
@@ -88,7 +89,7 @@ def _wrong_shape(before: Shape | None, wanted: Shape, why: str) -> InvalidArgume
 
 def _transpose(x: Array, perm: Array) -> Array:
     ask(_transposed, {"x": x, "perm": perm})
-    return copied(x.transpose(perm.tolist()))
+    return copied(x.transpose(distinct_axes("perm", perm, x.ndim)))
 
 
 def _transposed(shapes: Known, values: Known, _: Any) -> Result:
@@ -97,36 +98,17 @@ def _transposed(shapes: Known, values: Known, _: Any) -> Result:
     if before is not None and isinstance(length, int):
         checks.same_length("perm", length, "the shape of x", len(before))
     if "perm" in values:
-        perm = np.asarray(values["perm"])
-        _check_permutation("perm", perm)
+        perm = distinct_axes("perm", values["perm"], len(values["perm"]))
         if before is not None:
             return {"y": tuple(before[axis] for axis in perm)}
     rank = len(before) if before is not None else length
     return {"y": (None,) * rank if isinstance(rank, int) else None}
 
 
-def _check_permutation(name: str, perm: Array) -> None:
-    seen: dict[int, int] = {}
-    for position, axis in enumerate(perm.tolist()):
-        if not 0 <= axis < perm.size:
-            raise checks.out_of_range(name, position, axis, perm.size, f"the length of {name}", "axis-out-of-range",
-                                      "Name each place once, counted from 0.")  # fmt: skip
-        if axis in seen:
-            raise InvalidArgumentError(
-                f"{name}[{position}] is {axis}, as is {name}[{seen[axis]}]. Name each place once.",
-                code="repeated-axis",
-                argument=name,
-                position=position,
-                value=axis,
-            )
-        seen[axis] = position
-
-
 def _invert(x: Array) -> Array:
     checks.rank("x", x, 1)
-    _check_permutation("x", x)
     result = fresh(x.shape, x.dtype)
-    result[x] = np.arange(x.size)
+    result[list(distinct_axes("x", x, x.size))] = np.arange(x.size)
     return result
 
 
@@ -175,6 +157,8 @@ def _gradient_axes(s0: Array, s1: Array) -> BroadcastAxes:
     broadcast(("s0", "s1"), left, right)
     rank = max(len(left), len(right))
     padded = [(1,) * (rank - len(shape)) + shape for shape in (left, right)]
+    if left == right:
+        return BroadcastAxes(np.empty(0, s0.dtype), np.empty(0, s0.dtype))
     # Where both are 1, both are summed over, which changes nothing; missing dimensions count as 1.
     return BroadcastAxes(*(np.array([i for i in range(rank) if shape[i] == 1], s0.dtype) for shape in padded))
 
@@ -184,6 +168,8 @@ def _gradient_axes_shape(shapes: Known, values: Known, _: Any) -> Result:
     broadcast(("s0", "s1"), left, right)
     if left is None or right is None or known(left + right) is None:
         return {"r0": (None,), "r1": (None,)}
+    if left == right:
+        return {"r0": (0,), "r1": (0,)}
     rank = max(len(left), len(right))
     return {"r0": (rank - len(left) + left.count(1),), "r1": (rank - len(right) + right.count(1),)}
 
@@ -265,7 +251,7 @@ declare(Operator(
     summary="Put the dimensions into another order.",
     inputs=(
         Pin("x", "T", "[...]", "Any array."),
-        Pin("perm", "Tperm", "[rank]", "For each dimension of the result, the dimension of x that it was."),
+        Pin("perm", "Tperm", "[rank]", "For each dimension of y, which of x it was; negative ones count from the end."),
     ),
     outputs=_output("[...]", "x with its dimensions in the new order.", name="y"),
     types={"T": PLAIN, "Tperm": IDS},
@@ -288,13 +274,13 @@ declare(Operator(
     function=None,
     family="shaping",
     summary="The permutation that undoes another.",
-    inputs=(Pin("x", "T", "[rank]", "A permutation of 0 … rank − 1."),),
+    inputs=(Pin("x", "T", "[rank]", "A permutation of 0 … rank − 1; negative numbers count from the end."),),
     outputs=_output("[rank]", "The permutation that undoes it.", name="y"),
     types={"T": IDS},
     formula="y[x[i]] = i",
     errors=(
         "InvalidArgumentError: x is no vector, or a number occurs twice",
-        "OutOfRangeError: a number is not in [0, rank)",
+        "OutOfRangeError: a number is not in [−rank, rank)",
         WRONG_TYPE,
     ),
     cost="O(rank).",
@@ -367,7 +353,7 @@ declare(Operator(
         Pin("r1", "T", "[n1]", "The same for the second."),
     ),
     types={"T": IDS},
-    formula="r0 = the d where s0, filled up with 1 from the left, is 1; r1 likewise",
+    formula="r0 = the d where s0, filled up with 1 from the left, is 1; r1 likewise; none if the two are equal",
     errors=(
         "InvalidArgumentError: a shape is no vector, has a negative size, or the two do not broadcast",
         WRONG_TYPE,
