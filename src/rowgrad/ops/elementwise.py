@@ -311,7 +311,8 @@ declare(Operator(
     attributes=(Attribute("DstT", REQUIRED, "The type of the result.", kind="dtype"),),
     gradient={"x": "Cast(d_y, DstT=SrcT)"},
     notes="Of a complex number the real part is taken; as a bool, all but 0 is true. What a type of whole numbers "
-    "cannot hold (NaN, infinities, what lies past its range) becomes whatever the processor makes of it.",
+    "cannot hold (NaN, infinities, what lies past its range) becomes whatever the processor makes of it. float64 is "
+    "rounded to half once; TensorFlow rounds it to float32 first.",
 ))  # fmt: skip
 
 declare(Operator(

@@ -129,7 +129,8 @@ COUNT = 'Cast(Div(Cast(Size(input), DstT="float64"), Cast(Size(output), DstT="fl
 GRADIENTS = {"Sum": "d_output", "Mean": f"Div(d_output, {COUNT})"}
 NOTES = {
     "Sum": "Of nothing it is 0. Whole numbers wrap around where the type ends, as in TensorFlow.",
-    "Mean": "Of nothing it is NaN, or 0 in types of whole numbers. Of whole numbers it is rounded towards 0.",
+    "Mean": "Of nothing it is NaN, or 0 in types of whole numbers (in TensorFlow in complex ones too). Of whole numbers "
+    "it is rounded towards 0.",
 }
 FORMULAS = {"Sum": "Σ of input over the dimensions in axis", "Mean": "Σ of input over the dimensions in axis / count"}
 SUMS_IN_FLOAT32 = "half and bfloat16 are summed in float32 and rounded once."
