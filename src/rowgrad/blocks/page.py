@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rowgrad.blocks import layout
 from rowgrad.blocks.inference import Inferred, Signal, infer_block
@@ -20,6 +20,9 @@ from rowgrad.dtypes import Array
 from rowgrad.errors import PageError, RowgradError
 from rowgrad.files import folder
 from rowgrad.ops import BLOCKS, Operator
+
+if TYPE_CHECKING:
+    from rowgrad.blocks.session import Session
 
 MOST_BLOCKS = 20_000
 ID = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./-]*")  # what TensorFlow allows for the names of nodes
@@ -299,6 +302,18 @@ class Page:
         from rowgrad.blocks.python import to_python
 
         return to_python(self)
+
+    def to_svg(self, session: "Session | None" = None) -> str:
+        """The picture of the page as SVG, with the results of `session`, if given; it can be opened as a page again."""
+        from rowgrad.blocks.svg import to_svg
+
+        return to_svg(self, session)
+
+    def to_png(self, session: "Session | None" = None, scale: float = 2) -> bytes:
+        """The picture of the page as PNG, `scale` pixels to a unit; needs ``pip install 'rowgrad[png]'``."""
+        from rowgrad.blocks.png import to_png
+
+        return to_png(self, session, scale)
 
     # Inside
 
