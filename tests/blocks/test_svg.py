@@ -74,6 +74,22 @@ def test_literals_attributes_and_labels_are_written():
     assert words.count("float32 [3, 3]") == 2  # one on the wire, one at the output that has none
 
 
+def test_literals_that_do_not_fit_tell_their_type():
+    page = five_gradients()
+    words = texts(drawn(page))
+    assert "float32 [4]" in words and "int64 [3, 2]" in words
+    assert not [word for word in words if word.endswith("…")]
+
+
+def test_pins_of_many_inputs_tell_what_is_typed_in():
+    page = Page()
+    page.add("Neg", x=1.0)
+    page.add("AddN", inputs=["Neg", 2.0, 3.0])
+    page.add("AddN", id="more", inputs=[float(number) for number in range(20)])
+    words = texts(drawn(page))
+    assert "2, 3" in words and "20 literals" in words
+
+
 def test_sizes_that_have_names_are_written_without_their_block():
     page = five_gradients()
     words = texts(drawn(page))
@@ -287,7 +303,7 @@ def test_no_card_lies_on_another(seed, scattered):
 TIDY = [pooled_mean, five_gradients, forward_and_backward, *(partial(random_page, seed) for seed in range(4))]
 
 
-@pytest.mark.parametrize("make", TIDY)
+@pytest.mark.parametrize("make", [*TIDY, *(partial(random_page, seed, scattered=True) for seed in range(4))])
 def test_labels_lie_on_no_card(make):
     page = make()
     session = run(page)

@@ -164,22 +164,19 @@ class _Rows:
     def _value_width(self, text: str) -> float:
         return drawing.width(text, VALUE, mono=True) + 16 if text else 0
 
-    def _typed_in(self, pin: str) -> str:
-        """What is typed into a pin, shortened; empty where a wire arrives."""
+    def _typed_in(self, pin: str, most: int = LONGEST_VALUE) -> str:
+        """What is typed into a pin, in so many characters; empty where only wires arrive."""
         if pin in self.missing:
             return "missing"
-        texts = [
-            values.brief(np.asarray(self.inferred.literals[pin, position]), LONGEST_VALUE)
+        literals = [
+            np.asarray(self.inferred.literals[pin, position])
             for position, source in enumerate(self.block.sources(pin))
             if not isinstance(source, Wire)
         ]
-        return (
-            ", ".join(texts)
-            if sum(map(len, texts)) <= LONGEST_VALUE
-            else f"{len(texts)} literals"
-            if texts[1:]
-            else texts[0]
-        )
+        if len(literals) == 1:
+            return values.brief(literals[0], most)
+        text = ", ".join(values.brief(literal, most) for literal in literals[:most])
+        return text if len(text) <= most else f"{len(literals)} literals"
 
     def parts(self, wide: float) -> list[str]:
         """The lines, on a card so wide."""
@@ -208,13 +205,14 @@ class _Rows:
             said = drawing.text(start + 2, y + 4, "missing", "rg-missing")
             return self._pin(pin, "input, missing", drawing.glyph(look, 0, y, hollow=True, colour=looks.ERROR),
                              drawing.text(PAD, y + 4, pin, "rg-missing"), said)  # fmt: skip
-        text = self.given[pin]
         signal = self.inferred.inputs[pin]
         first = signal[0] if isinstance(signal, list) and signal else signal
         look = looks.pin_look(first.dtype if isinstance(first, Signal) else None)
         parts = [drawing.glyph(look, 0, y), drawing.text(PAD, y + 4, pin, "rg-pin")]
-        if text:
-            text = drawing.shorten(text, room - start - 8 + PAD, VALUE, mono=True)
+        if self.given[pin]:
+            room -= start - PAD + 8
+            text = self._typed_in(pin, min(LONGEST_VALUE, int(room / (VALUE * drawing.MONO_WIDTH))))
+            text = drawing.shorten(text, room, VALUE, mono=True)
             size = drawing.width(text, VALUE, mono=True) + 8
             parts += [drawing.box(start, y - 8, size, 16, fill=looks.BOX, radius=3),
                       drawing.text(start + 4, y + 4, text, "rg-num")]  # fmt: skip

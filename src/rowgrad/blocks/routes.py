@@ -91,7 +91,7 @@ def _spread_right(cards: Mapping[str, Card]) -> None:
 
 
 def _spread_down(cards: list[Card]) -> None:
-    """What would lie on a card moves below it, and all that is further down with it."""
+    """What would lie on a card or its labels moves below it, and all that is further down with it."""
     placed = 0
     left, right, bottom = (np.zeros(len(cards)) for _ in range(3))
     shift, furthest = 0.0, None
@@ -101,12 +101,12 @@ def _spread_down(cards: list[Card]) -> None:
         before = placed
         for is_placing in (False, True):
             for card in group:
-                above = (left[:placed] < card.right + BESIDE / 2) & (right[:placed] + BESIDE / 2 > card.x)
+                above = (left[:placed] < card.x + card.reach + BESIDE / 2) & (right[:placed] + BESIDE / 2 > card.x)
                 if above.any():
                     shift = max(shift, bottom[:placed][above].max() + GAP - card.y)
                 if is_placing:
                     card.y += shift
-                    left[placed], right[placed], bottom[placed] = card.x, card.right, card.bottom
+                    left[placed], right[placed], bottom[placed] = card.x, card.x + card.reach, card.bottom
                     placed += 1
         furthest = max(bottom[before:placed].max(), furthest if furthest is not None else -np.inf)
 
