@@ -125,12 +125,14 @@ def _turned(attributes: Known, name: str) -> str:
 AXIS = Pin("axis", "Tidx", "[...]", "The dimensions that go: a scalar or a vector; negative ones count from the end.")
 KEEP_DIMS = Attribute("keep_dims", False, "Whether they stay, with size 1.")
 KEPT = "BroadcastTo(Reshape({gradient}, Shape(ReduceSum(input, axis, keep_dims=True))), Shape(input))"
-COUNT = 'Cast(Div(Cast(Size(input), DstT="float64"), Cast(Size(output), DstT="float64")), DstT=T)'
+ELEMENTS = 'Cast(Size({0}, out_type="int64"), DstT="float64")'
+# How many elements of the input went into one of the output; exact in float64, whatever the type.
+COUNT = f"Cast(Div({ELEMENTS.format('input')}, {ELEMENTS.format('output')}), DstT=T)"
 GRADIENTS = {"Sum": "d_output", "Mean": f"Div(d_output, {COUNT})"}
 NOTES = {
     "Sum": "Of nothing it is 0. Whole numbers wrap around where the type ends, as in TensorFlow.",
-    "Mean": "Of nothing it is NaN, or 0 in types of whole numbers (in TensorFlow in complex ones too). Of whole numbers "
-    "it is rounded towards 0.",
+    "Mean": "Of nothing it is NaN, or 0 in types of whole numbers (in TensorFlow in complex ones too). That of whole "
+    "numbers is rounded towards 0.",
 }
 FORMULAS = {"Sum": "Σ of input over the dimensions in axis", "Mean": "Σ of input over the dimensions in axis / count"}
 SUMS_IN_FLOAT32 = "half and bfloat16 are summed in float32 and rounded once."
