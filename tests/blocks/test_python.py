@@ -218,7 +218,7 @@ def test_files(tmp_path: Path) -> None:
 
 
 def test_initial_values_that_are_computed(tmp_path: Path) -> None:
-    """A variable that begins as something computed; one that begins as another; one that follows another."""
+    """Variables that begin as something computed, as another one, and as what is computed from one that changes."""
     page = Page()
     page.add("Placeholder", id="x", dtype="float32")
     page.add("Square", id="squared", x="x:output")
@@ -226,11 +226,11 @@ def test_initial_values_that_are_computed(tmp_path: Path) -> None:
     page.add("Neg", id="negative", x="a:ref")
     page.add("Variable", id="still", initial_value="squared:y")
     page.add("Variable", id="copy", initial_value="still:ref")
-    page.add("Variable", id="follows", initial_value="negative:y")
+    page.add("Variable", id="later", initial_value="negative:y")
     page.add("Add", id="more", x="a:ref", y=1.0)
     page.add("Assign", id="set_a", ref="a:ref", value="more:z")
     page.add("Assign", id="set_copy", ref="copy:ref", value="more:z")
-    page.add("Assign", id="set_follows", ref="follows:ref", value="more:z")
+    page.add("Assign", id="set_later", ref="later:ref", value="more:z")
     check(tmp_path, page, 3, {"x": np.array([1, 2], np.float32)})
 
 

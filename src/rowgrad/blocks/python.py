@@ -5,7 +5,6 @@ are arrays at the top, placeholders and variables are arguments of `step`, and t
 when a step is over.
 """
 
-import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -58,9 +57,8 @@ class _Script:
         self.of = {block.id: self.names.name(block.id, block.op) for block in page}
         self.top: list[str] = []  # constants and long literals
         self.kept: dict[tuple[str, str, int], str] = {}  # the names of long literals
-        following = _following(page, self.order)
         self.placeholders = [block for block in page if block.operator.role == "placeholder"]
-        self.variables = [b for b in page if b.operator.role == "variable" and b.id not in following]
+        self.variables = [block for block in page if block.operator.role == "variable"]
         self.initial = self._needed(wire.block for block in self.variables for _, wire in block.wires())
 
     # The parts of the script
@@ -95,7 +93,7 @@ class _Script:
         lines = _definition("initial_values", fed, "The variables before the first step.")
         for block in self.order:
             if block.id in self.initial:
-                lines += self._lines(block, initial=True)
+                lines += self._lines(block)
         values = []
         for block in self.variables:
             name = self.of[block.id]
@@ -148,8 +146,8 @@ class _Script:
 
     # Blocks
 
-    def _lines(self, block: Block, initial: bool = False) -> list[str]:
-        """The line of a block in a function; `initial` where the variables come from."""
+    def _lines(self, block: Block) -> list[str]:
+        """The line of a block in a function; that of a variable where it gets its initial value."""
         expression: Expression
         match block.operator.role:
             case "const" | "placeholder":
@@ -245,34 +243,6 @@ def _updates(block: Block) -> Iterator[tuple[Wire, str]]:
         source = block.inputs[pin]
         if isinstance(source, Wire):
             yield source, output
-
-
-def _following(page: "Page", order: list[Block]) -> set[str]:
-    """Variables whose initial values change from step to step; a session sets them anew each time that happens."""
-    updated = {wire.block for block in order for wire, _ in _updates(block)}
-    written = [page.inferred(b.id).inputs["filename"].value for b in order if b.operator.role == "save"]
-    moving: set[str] = set()
-    following: set[str] = set()
-    for block in order:
-        fed_by_moving = any(wire.block in moving for _, wire in block.wires())
-        if block.operator.role == "variable" and fed_by_moving:
-            following.add(block.id)
-        if fed_by_moving or block.id in updated or _may_change(page, block, written):
-            moving.add(block.id)
-    return following
-
-
-def _may_change(page: "Page", block: Block, written: list[Any]) -> bool:
-    """Whether `block` reads a file that the page writes."""
-    if block.operator.role == "file":
-        path: Any = np.array(block.attributes["path"], object)
-    elif block.operator.role == "restore":
-        path = page.inferred(block.id).inputs["file_pattern"].value
-    else:
-        return False
-    if path is None:
-        return bool(written)
-    return any(other is None or os.path.normpath(other.item()) == os.path.normpath(path.item()) for other in written)
 
 
 def _short_literals(page: "Page", block: Block) -> dict[tuple[str, int], Any]:
