@@ -303,6 +303,19 @@ class Page:
 
         return to_python(self)
 
+    def to_graphdef(self, text: bool = False) -> bytes | str:
+        """The page as a TensorFlow GraphDef, binary or as text; for `from_graphdef`, and for TensorFlow itself."""
+        from rowgrad.blocks.graphdef import to_graphdef
+
+        return to_graphdef(self, text=text)
+
+    @classmethod
+    def from_graphdef(cls, data: bytes | str, name: str | None = None) -> "Page":
+        """The page that a GraphDef holds, binary or as text; `name` is what the page will be called."""
+        from rowgrad.blocks.graphdef import from_graphdef
+
+        return from_graphdef(data, name)
+
     def to_svg(self, session: "Session | None" = None) -> str:
         """The picture of the page as SVG, with the results of `session`, if given; it can be opened as a page again."""
         from rowgrad.blocks.svg import to_svg

@@ -78,15 +78,18 @@ class _Store:
 def _block(page: Page, block: Block, store: _Store | None) -> dict[str, Any]:
     inferred = page.inferred(block.id)
     record: dict[str, Any] = {"id": block.id, "op": block.op}
-    if block.inputs:
+    # In the order of the catalogue, however they were given: equal pages are equal files.
+    inputs = {pin.name: block.inputs[pin.name] for pin in block.operator.inputs if pin.name in block.inputs}
+    if inputs:
         record["inputs"] = {
             pin: [_source(item, store, inferred.literals.get((pin, i))) for i, item in enumerate(source)]
             if isinstance(source, tuple)
             else _source(source, store, inferred.literals.get((pin, 0)))
-            for pin, source in block.inputs.items()
+            for pin, source in inputs.items()
         }
-    if block.attributes:
-        record["attrs"] = {name: _attribute(value, store, block) for name, value in block.attributes.items()}
+    attributes = [a.name for a in block.operator.attributes if a.name in block.attributes]
+    if attributes:
+        record["attrs"] = {name: _attribute(block.attributes[name], store, block) for name in attributes}
     record["at"] = [int(n) if float(n).is_integer() else n for n in block.at]
     return record
 
