@@ -217,3 +217,28 @@ def test_adding_is_quick_to_undo() -> None:
         page.add("Const", value=1)
         raise RuntimeError
     assert len(page) == 0
+
+
+def test_states_and_notes(page: Page) -> None:
+    empty = Page().state()
+    before = page.state()
+    first = page.note("hello", (1, 2))
+    second = page.note("there", (3, 4))
+    assert first and second
+    assert [note.text for note in page.notes] == ["hello", "there"]
+    page.note("hello again", (5, 6), first.id)
+    assert page.note("", (0, 0), second.id) is None
+    assert [(note.text, note.at) for note in page.notes] == [("hello again", (5, 6))]
+    page.remove("grad")
+    page.name = "changed"
+    after = page.state()
+    page.restore(before)
+    assert page.name == "pooled mean"
+    assert page.notes == []
+    assert page["SparseSegmentMeanGrad"].missing() == []
+    page.add("Neg", "new", x="grad")
+    page.restore(after)
+    assert (page.name, len(page), len(page.notes)) == ("changed", 1, 1)
+    page.restore(empty)
+    assert len(page) == 0
+    assert refused(page, lambda: page.note("x" * 20_000, (0, 0))).code == "bad-note"

@@ -42,6 +42,8 @@ def everything() -> Page:
     page.add("AddN", inputs=["m:z", "float64", {"value": [[1, 2, 3]] * 2, "dtype": "float64"}], at=(3.5, -7))
     page.add("Placeholder", id="p", dtype="bfloat16", shape=["batch", 3])
     page.add("SparseSegmentSum", data="m:z", sparse_gradient=True)
+    page.note("what this is “for”\n", (0, -80))
+    page.note("second", (10.5, 3))
     return page
 
 
@@ -92,6 +94,10 @@ def one(block: str) -> str:
 
 
 BAD = {
+    '{"rowgrad_page": 1, "blocks": [], "notes": {}}': "notes: it must be a list",
+    '{"rowgrad_page": 1, "blocks": [], "notes": [{"text": "a"}]}': r"notes\[0\]: it is incomplete: the field 'at'",
+    '{"rowgrad_page": 1, "blocks": [], "notes": [{"text": "a", "at": [1, "b"]}]}': r"notes\[0\].at: .*two numbers",
+    '{"rowgrad_page": 1, "blocks": [], "notes": [{"text": "", "at": [1, 2]}]}': r"notes\[0\].text: it is empty",
     "": "line 1, column 1",
     DESIGN[:-40]: "not whole JSON",
     "[]": "it must be an object",

@@ -333,3 +333,17 @@ def test_a_result_larger_than_memory_is_an_error_of_its_block() -> None:
     (error,) = Session(page).run().errors
     assert error.block == "huge"
     assert isinstance(error.__cause__, MemoryError)
+
+
+def test_a_page_can_be_drawn_before_its_data_is_there(tmp_path: Any) -> None:
+    page = Page(folder=tmp_path)
+    page.add("File", "f", path="later.npy", dtype="float32")
+    page.add("Neg", "n", x="f")
+    assert [(problem.block, problem.pin, problem.code) for problem in page.problems()] == [
+        ("f", "path", "no-such-file")]  # fmt: skip
+    assert str(page.signal("n")) == "float32 [?]"
+    session = Session(page)
+    assert [error.code for error in session.run().errors] == ["no-such-file"]
+    np.save(tmp_path / "later.npy", np.array([1.0]))
+    assert session.run().raise_first()["n"].y.tolist() == [-1.0]
+    assert page.problems() == []

@@ -130,7 +130,7 @@ def _chosen(size: int, rng: np.random.Generator) -> Any:
 
 
 def _in_double(session: "Session", y: Wire, x: Wire) -> tuple[Page, Wire, Wire, Wire]:
-    """The part of the page that `y` needs, in float64, with a placeholder where `x` is used; that, `x` and `y` there."""
+    """The part of the page that `y` needs, in float64, with a placeholder where `x` is used; and all three there."""
     source = session.page
     page = Page(source.name, folder=source.folder)
     needed = {y.block, x.block}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rowgrad.blocks import layout
 from rowgrad.blocks.inference import Inferred, Signal, infer_block
@@ -26,6 +26,27 @@ if TYPE_CHECKING:
 
 MOST_BLOCKS = 20_000
 ID = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./-]*")  # what TensorFlow allows for the names of nodes
+
+
+LONGEST_NOTE = 10_000
+
+
+class Note(NamedTuple):
+    """A text on a page, for those who read it."""
+
+    id: str
+    text: str
+    at: tuple[float, float]
+
+
+class State(NamedTuple):
+    """What a page holds at one moment."""
+
+    name: str
+    blocks: Mapping[str, Block]
+    inferred: Mapping[str, Inferred]
+    notes: Mapping[str, Note]
+    columns: layout.Columns
 
 
 class Page:
@@ -58,6 +79,7 @@ class Page:
         self.folder = Path(folder) if folder is not None else None
         self._blocks: dict[str, Block] = {}
         self._inferred: dict[str, Inferred] = {}
+        self._notes: dict[str, Note] = {}
         self._columns = layout.Columns()
 
     # Looking
@@ -114,6 +136,11 @@ class Page:
         """The blocks and pins that wires lead to from block `id`."""
         return [(block.id, pin, wire) for block in self for pin, wire in block.wires() if wire.block == id]
 
+    @property
+    def notes(self) -> list["Note"]:
+        """What was written on the page beside the blocks."""
+        return list(self._notes.values())
+
     def order(self) -> list[str]:
         """All ids, each after those that feed it; otherwise as they were added."""
         order: dict[str, None] = {}
@@ -130,8 +157,15 @@ class Page:
         return list(order)
 
     def problems(self) -> list[PageError]:
-        """What keeps the page from running as a whole: pins that nothing is at."""
-        return [missing_input(block, pin) for block in self for pin in block.missing()]
+        """What keeps the page from running as a whole: pins that nothing is at, and files that are not there."""
+        found = []
+        for block in self:
+            found += [missing_input(block, pin) for pin in block.missing()]
+            name = block.attributes.get("path")
+            if block.operator.role == "file" and not folder.inside(self.folder, name).is_file():
+                found.append(PageError(f"there is no file {name} in the folder of the page.", block=block.id, pin="path",
+                                       code="no-such-file", op=block.op))  # fmt: skip
+        return found
 
     # Changing
 
@@ -233,6 +267,18 @@ class Page:
         self._blocks[id] = replace(self[id], at=(x, y))
         self._columns.occupy(self._blocks[id])
 
+    def note(self, text: str, at: tuple[float, float], id: str | None = None) -> "Note | None":
+        """Write a note on the page, or over the one called `id`; an empty text takes it away."""
+        if id is None:
+            id = next(name for n in range(len(self._notes) + 1) if (name := f"note{n}") not in self._notes)
+        if not isinstance(text, str) or len(text) > LONGEST_NOTE:
+            raise PageError(f"a note is a text of at most {LONGEST_NOTE} characters.", code="bad-note", value=id)
+        if text:
+            self._notes[id] = Note(id, text, at)
+        else:
+            self._notes.pop(id, None)
+        return self._notes.get(id)
+
     def reorder(self, ids: Iterable[str]) -> None:
         """Let blocks follow each other as `ids` do, in lists and in the file; the others come after."""
         first = [id for id in ids if id in self]
@@ -246,14 +292,24 @@ class Page:
         for block in self:
             self._columns.occupy(block)
 
+    def state(self) -> "State":
+        """All that is on the page now, to come back to with `restore`; later changes do not change it."""
+        return State(self.name, dict(self._blocks), dict(self._inferred), dict(self._notes), self._columns.copy())
+
+    def restore(self, state: "State") -> None:
+        """Put the page back to how it was when `state` was taken."""
+        self.name = state.name
+        self._blocks, self._inferred = dict(state.blocks), dict(state.inferred)
+        self._notes, self._columns = dict(state.notes), state.columns.copy()
+
     @contextmanager
     def changing(self) -> Iterator[None]:
         """All of the changes within, or none of them: an error takes them back."""
-        blocks, inferred, free = dict(self._blocks), dict(self._inferred), dict(self._columns.free)
+        before = self.state()
         try:
             yield
         except BaseException:
-            self._blocks, self._inferred, self._columns.free = blocks, inferred, free
+            self.restore(before)
             raise
 
     # Gradients, files and exports; each lives in a module of its own
@@ -310,11 +366,14 @@ class Page:
         return to_graphdef(self, text=text)
 
     @classmethod
-    def from_graphdef(cls, data: bytes | str, name: str | None = None) -> "Page":
-        """The page that a GraphDef holds, binary or as text; `name` is what the page will be called."""
+    def from_graphdef(cls, data: bytes | str, name: str | None = None, *, folder: str | Path | None = None) -> "Page":
+        """The page that a GraphDef holds, binary or as text; `name` is what the page will be called.
+
+        Files went into the graph as constants; those that are in `folder` and still the same are files again.
+        """
         from rowgrad.blocks.graphdef import from_graphdef
 
-        return from_graphdef(data, name)
+        return from_graphdef(data, name, Path(folder) if folder is not None else None)
 
     def to_svg(self, session: "Session | None" = None) -> str:
         """The picture of the page as SVG, with the results of `session`, if given; it can be opened as a page again."""
@@ -368,6 +427,8 @@ class Page:
                 held = folder.read(self.folder, block.attributes.get("path"), block.attributes.get("part"),
                                    block.attributes.get("dtype"))  # fmt: skip
         except RowgradError as error:
+            if error.code == "no-such-file":
+                return infer_block(block, self.signal)  # a page can be read where its data is not; running will tell
             pin = "value" if block.operator.role == "const" else "path"
             raise PageError.of(error, block.id, block.op, error.argument or pin) from error
         return infer_block(block, self.signal, held)

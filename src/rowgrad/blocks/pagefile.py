@@ -26,6 +26,7 @@ from rowgrad.ops import BLOCKS
 VERSION = 1
 ENDING = ".page.json"
 MOST_BYTES = 256 * 2**20
+MOST_NOTES = 1000
 MOST_INLINE = 1024  # elements of arrays that are written into the page itself
 FIELDS = ("id", "op", "inputs", "attrs", "at")
 
@@ -35,7 +36,11 @@ def to_json(page: Page, inline: bool = True, folder: Path | None = None, stem: s
     store = None if inline else _Store(folder or Path(), stem)
     lines = [json.dumps(_block(page, block, store), ensure_ascii=False) for block in page]
     head = f'{{"rowgrad_page": {VERSION}, "name": {json.dumps(page.name, ensure_ascii=False)}, "blocks": ['
-    return head + "".join(f"\n  {line}{',' * (i + 1 < len(lines))}" for i, line in enumerate(lines)) + "]}\n"
+    text = head + "".join(f"\n  {line}{',' * (i + 1 < len(lines))}" for i, line in enumerate(lines)) + "]"
+    notes = [json.dumps({"text": note.text, "at": _place(note.at)}, ensure_ascii=False) for note in page.notes]
+    if notes:
+        text += ', "notes": [' + ",".join(f"\n  {note}" for note in notes) + "]"
+    return text + "}\n"
 
 
 def save(page: Page, path: Path) -> None:
@@ -90,8 +95,12 @@ def _block(page: Page, block: Block, store: _Store | None) -> dict[str, Any]:
     attributes = [a.name for a in block.operator.attributes if a.name in block.attributes]
     if attributes:
         record["attrs"] = {name: _attribute(block.attributes[name], store, block) for name in attributes}
-    record["at"] = [int(n) if float(n).is_integer() else n for n in block.at]
+    record["at"] = _place(block.at)
     return record
+
+
+def _place(at: tuple[float, float]) -> list[float]:
+    return [int(n) if float(n).is_integer() else n for n in at]
 
 
 def _source(source: Any, store: _Store | None, fitted: Any) -> Any:
@@ -162,7 +171,9 @@ def from_json(text: str, *, folder: Path | None = None) -> Page:
         raise _wrong(f"line {error.lineno}, column {error.colno}", f"{error.msg}; it is not whole JSON") from error
     except RecursionError:
         raise _wrong("the file", "it is nested too deep for a page") from None
-    _check_fields("the file", record, ("rowgrad_page", "name", "blocks"), {"rowgrad_page": int, "blocks": list})
+    known = ("rowgrad_page", "name", "blocks", "notes")
+    _check_fields("the file", record, known, {"rowgrad_page": int, "blocks": list})
+    _check_types("the file", record, {"notes": list})
     version = record["rowgrad_page"]
     if version > VERSION:
         raise _wrong("rowgrad_page", f"this page is of version {version}, from a newer rowgrad; this one reads "
@@ -175,7 +186,19 @@ def from_json(text: str, *, folder: Path | None = None) -> Page:
         raise _wrong("blocks", f"there are {len(record['blocks'])}; a page holds at most {MOST_BLOCKS}", "too-large")
     page = Page(record.get("name", "page"), folder=folder)
     _add_blocks(page, record["blocks"])
+    _add_notes(page, record.get("notes", []))
     return page
+
+
+def _add_notes(page: Page, records: list[Any]) -> None:
+    if len(records) > MOST_NOTES:
+        raise _wrong("notes", f"there are {len(records)}; a page holds at most {MOST_NOTES}", "too-large")
+    for position, record in enumerate(records):
+        place = f"notes[{position}]"
+        _check_fields(place, record, ("text", "at"), {"text": str, "at": list})
+        if not record["text"]:
+            raise _wrong(f"{place}.text", "it is empty")
+        page.note(record["text"], _checked_place(f"{place}.at", record["at"]))
 
 
 def _no_field_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -250,15 +273,19 @@ def _add_block(page: Page, record: Mapping[str, Any], place: str) -> None:
         operator = BLOCKS[record["op"]]
         _known(f"{place}.inputs", inputs, [pin.name for pin in operator.inputs])
         _known(f"{place}.attrs", attributes, [attribute.name for attribute in operator.attributes])
-    at = record.get("at")
-    if at is not None and not (len(at) == 2 and all(_is_number(n) for n in at)):
-        raise _wrong(f"{place}.at", "it must be two numbers, as [40, 80]")
+    at = _checked_place(f"{place}.at", record["at"]) if "at" in record else None
     try:
-        page.add(record["op"], record["id"], at=tuple(at) if at else None, **inputs, **attributes)
+        page.add(record["op"], record["id"], at=at, **inputs, **attributes)
     except PageError as error:
         error.message += f" ({place})"
         error.block = error.block or record["id"]
         raise
+
+
+def _checked_place(place: str, at: list[Any]) -> tuple[float, float]:
+    if len(at) != 2 or not all(map(_is_number, at)):
+        raise _wrong(place, "it must be two numbers, as [40, 80]")
+    return (at[0], at[1])
 
 
 def _is_number(value: Any) -> bool:

@@ -24,7 +24,7 @@ def read(path: Path, part: str | None) -> Array:
     """The array in `path`; `part` is the member of an .npz or the column of a table, where there are several."""
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "there is no such file"
-        raise FileError(f"{path}: {what}.")
+        raise FileError(f"{path}: {what}.", code="no-such-file")
     kind = path.suffix.lower()
     if kind == ".parquet":
         from rowgrad.files.parquet import read_column
