@@ -1,5 +1,5 @@
 # Each target sets up what it needs, in virtual environments of this folder. Two are enough to begin with:
-#   make run     the five gradient operators on worked examples
+#   make run     a page with the five gradient operators: every block's result, and a picture of it all
 #   make test    all tests
 
 PYTHON ?= python3
@@ -14,7 +14,7 @@ SOURCES := pyproject.toml $(shell find src -name '*.py' -o -name '*.pyi')
 .PHONY: run test test-oracle bench lint docs clean
 
 run: .venv/ready
-	.venv/bin/rowgrad tour
+	.venv/bin/rowgrad run examples/pages/tour.page.json --svg tour.svg --force
 
 test: .venv-test/ready
 	.venv-test/bin/python -m pytest --ignore tests/oracle
@@ -36,7 +36,7 @@ docs: .venv-lint/ready
 	.venv-lint/bin/python docs/generate.py
 
 clean:
-	rm -rf .venv .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* build dist tour.svg .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # `make run` uses the package as users get it; the others see the sources as they are.

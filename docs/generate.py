@@ -1,4 +1,4 @@
-"""Write what is derived from the catalogue: the operators' reference pages and the stubs of the functions.
+"""Write what is derived: the operators' reference pages, the stubs of the functions, the pictures of pages.
 
 `make docs` calls it; with --check it writes nothing and fails if a file is not as it should be.
 """
@@ -8,6 +8,8 @@ import sys
 from inspect import Signature
 from pathlib import Path
 from typing import Any
+
+from pictures import pictures
 
 from rowgrad.ops import BLOCKS, FAMILIES, OPERATORS, Attribute, Operator, Pin
 from rowgrad.ops.callables import by_function, function_signature, raw_signature
@@ -172,7 +174,7 @@ def generated() -> dict[Path, str]:
     files[OPERATOR_PAGES / "index.md"] = index()
     files[Path("src/rowgrad/functions.pyi")] = functions_stub()
     files[Path("src/rowgrad/raw_ops.pyi")] = raw_ops_stub()
-    return files
+    return files | pictures()
 
 
 def stale() -> list[Path]:

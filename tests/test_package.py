@@ -2,7 +2,6 @@
 
 import doctest
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +11,6 @@ import pytest
 import rowgrad
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
-FENCE = re.compile(r"^```(python|pycon)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def run(code: str, **environment: str) -> str:
@@ -77,25 +74,6 @@ def test_docstring_examples(name: str) -> None:
         assert doctest.DocTestRunner().run(test).failed == 0
     if name in rowgrad.functions.__all__:
         assert any(test.examples for test in found)
-
-
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_documents_are_true(path: Path) -> None:
-    names: dict[str, object] = {}
-    for kind, code in FENCE.findall(path.read_text()):
-        if kind == "pycon":
-            test = doctest.DocTestParser().get_doctest(code, names, path.name, str(path), 0)
-            runner = doctest.DocTestRunner(optionflags=doctest.IGNORE_EXCEPTION_DETAIL * ("errors." not in code))
-            assert runner.run(test, clear_globs=False).failed == 0
-            names.update(test.globs)
-        elif "docs/operators" not in path.as_posix():  # there, these are signatures
-            exec(compile(code, str(path), "exec"), names)
-
-
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_links_lead_somewhere(path: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
-        assert "://" in target or (path.parent / target).exists(), target
 
 
 def test_generated_files_are_up_to_date() -> None:
