@@ -163,7 +163,7 @@ class Page:
             found += [missing_input(block, pin) for pin in block.missing()]
             name = block.attributes.get("path")
             if block.operator.role == "file" and not folder.inside(self.folder, name).is_file():
-                found.append(PageError(f"there is no file {name} in the folder of the page.", block=block.id, pin="path",
+                found.append(PageError(f"there is no file {name} in the page's folder.", block=block.id, pin="path",
                                        code="no-such-file", op=block.op))  # fmt: skip
         return found
 
