@@ -138,6 +138,25 @@ def test_an_empty_page():
     assert texts(tree)[:2] == ["nothing yet", "0 blocks · rowgrad"]
 
 
+def test_notes_are_slips_of_paper_that_lie_on_nothing():
+    page = pooled_mean()
+    page.note(
+        "A note <on> this page:\n\nof three lines, and the last of them is so long that it has to be broken", (30, 60)
+    )
+    page.note("Another", (300, 55))
+    tree = drawn(page, run(page))
+    words = texts(tree)
+    assert "A note <on> this page:" in words and "Another" in words
+    cards, notes = svg.placed(page, {})
+    pieces = [*cards.values(), *notes]
+    assert len(notes) == 2
+    assert on_each_other({str(i): (p.x, p.y, p.right, p.bottom) for i, p in enumerate(pieces)}) == []
+    assert "Note: Another" in tree.findtext(f"{SVG}desc")
+    alone = Page()
+    alone.note("alone", (0, 0))
+    assert "alone" in texts(drawn(alone))
+
+
 # Results
 
 
@@ -278,7 +297,7 @@ def test_stale_and_waiting_blocks_say_so():
 
 def boxes(page, session=None):
     """Where the cards are, and the labels beside them."""
-    cards = svg.placed_cards(page, dict(session.results()) if session else {})
+    cards, _ = svg.placed(page, dict(session.results()) if session else {})
     return {id: (card.x, card.y, card.right, card.bottom) for id, card in cards.items()}
 
 
@@ -307,7 +326,7 @@ TIDY = [pooled_mean, five_gradients, forward_and_backward, *(partial(random_page
 def test_labels_lie_on_no_card(make):
     page = make()
     session = run(page)
-    cards = svg.placed_cards(page, dict(session.results()))
+    cards, _ = svg.placed(page, dict(session.results()))
     for card in cards.values():
         for pin, label in card.labels.items():
             y = card.y + card.pins_out[pin]
@@ -338,7 +357,7 @@ def points_of(path):
 def test_wires_begin_and_end_at_their_pins_and_pass_no_card(make):
     page = make()
     session = run(page)
-    cards = svg.placed_cards(page, dict(session.results()))
+    cards, _ = svg.placed(page, dict(session.results()))
     paths = [e.get("d") for e in drawn(page, session).iter(f"{SVG}path") if e.get("class") == "rg-wire"]
     wires = [(block.id, pin, wire) for block in page for pin, wire in block.wires()]
     for (id, pin, wire), path in zip(wires, paths, strict=True):

@@ -1,9 +1,9 @@
-"""Blocks as cards: header, pins with what is typed into them, attributes, and results below.
+"""Blocks as cards: header, pins with what is typed into them, attributes, and results below; and notes.
 
 A card knows its size, where its pins are, and what is written on the wires that leave it; `svg` puts it in its place.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,30 +17,27 @@ from rowgrad.blocks.results import DONE, FAILED, SKIPPED, BlockResult
 from rowgrad.blocks.sources import constant
 
 if TYPE_CHECKING:
-    from rowgrad.blocks.page import Page
+    from rowgrad.blocks.page import Note, Page
 
 PAD = 13
 ID, OP, NAME, VALUE, LABEL = 13, 10, 11.5, 10.5, 10
 LONGEST_VALUE = 22  # characters of a literal
 WIDEST_LABEL = 150
 LINES_OF_ERROR = 8
+NOTE = 260  # the longest line of a note
 
 
 @dataclass
-class Card:
-    """A block in a picture; x and y are set when all cards are placed."""
+class Piece:
+    """What has a place in a picture; x and y are set when all are placed."""
 
-    block: Block
+    at: tuple[float, float]  # on the page
     core: float  # the width without results
     width: float
     height: float
     parts: list[str]
-    pins_in: dict[str, float]  # how far below the top
-    pins_out: dict[str, float]
-    labels: dict[str, str]
-    signals: dict[str, Signal]
-    x: float = 0
-    y: float = 0
+    x: float = field(default=0, init=False)
+    y: float = field(default=0, init=False)
 
     @property
     def right(self) -> float:
@@ -54,8 +51,34 @@ class Card:
 
     @property
     def reach(self) -> float:
+        """How wide it is with what is written beside it."""
+        return self.width
+
+    @property
+    def feeding(self) -> list[str]:
+        """The blocks from which wires arrive."""
+        return []
+
+
+@dataclass
+class Card(Piece):
+    """A block in a picture."""
+
+    block: Block
+    pins_in: dict[str, float]  # how far below the top
+    pins_out: dict[str, float]
+    labels: dict[str, str]
+    signals: dict[str, Signal]
+
+    @property
+    def reach(self) -> float:
         """How wide it is with the labels of its outputs."""
         return self.width + max((label_width(label) for label in self.labels.values()), default=0)
+
+    @property
+    def feeding(self) -> list[str]:
+        """The blocks from which wires arrive."""
+        return [wire.block for _, wire in self.block.wires()]
 
 
 def label_width(label: str) -> float:
@@ -85,7 +108,16 @@ def card(page: "Page", block: Block, result: BlockResult | None) -> Card:
     labels = {pin: signal_label(signal) for pin, signal in signals.items()}
     pins_in = {pin.name: layout.pin_y(i) for i, pin in enumerate(block.operator.inputs)}
     pins_out = {pin.name: layout.pin_y(i) for i, pin in enumerate(block.operator.outputs)}
-    return Card(block, core, wide, float(high), parts, pins_in, pins_out, labels, signals)
+    return Card(block.at, core, wide, float(high), parts, block, pins_in, pins_out, labels, signals)
+
+
+def note_piece(note: "Note") -> Piece:
+    """A note, as a slip of paper."""
+    lines = [panels.message(line, NOTE, 40, "rg-note") for line in note.text.splitlines()[:40]]
+    text = drawing.stack(line if line.parts else Panel(0, panels.LINE, [""]) for line in lines)
+    wide, high = float(round(text.width + 2 * PAD)), text.height + 16
+    paper = drawing.box(0, 0, wide, high, fill=looks.NOTE, stroke=looks.NOTE_FRAME, radius=3)
+    return Piece(note.at, wide, wide, high, ['<g class="rg-slip">', paper, drawing.at(PAD, 7, text.parts), "</g>"])
 
 
 def signal_label(signal: Signal) -> str:

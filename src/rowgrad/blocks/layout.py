@@ -48,6 +48,12 @@ class Columns:
         self.top = top
         self.free: dict[int, float] = {}
 
+    def copy(self) -> "Columns":
+        """The same, to go on from separately."""
+        other = Columns(self.top)
+        other.free = dict(self.free)
+        return other
+
     def place(self, column: int, block: Block) -> tuple[float, float]:
         """A place for `block`, which is then taken."""
         y = self.free.get(column, self.top)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rowgrad.blocks.cards import Card, label_width
+from rowgrad.blocks.cards import Card, Piece, label_width
 from rowgrad.blocks.drawing import number
 from rowgrad.blocks.layout import GAP
 from rowgrad.blocks.model import Wire
@@ -40,73 +40,73 @@ class Way(NamedTuple):
     bottom: float
 
 
-def spread(cards: Mapping[str, Card]) -> None:
-    """Give each card its place, none on another."""
-    for card in cards.values():
-        card.x, card.y = (float(n) if math.isfinite(n) else 0.0 for n in card.block.at)
-    _spread_right(cards)
-    _spread_down(list(cards.values()))
+def spread(pieces: Mapping[str, Piece]) -> None:
+    """Give each piece its place, none on another."""
+    for piece in pieces.values():
+        piece.x, piece.y = (float(n) if math.isfinite(n) else 0.0 for n in piece.at)
+    _spread_right(pieces)
+    _spread_down(list(pieces.values()))
 
 
-def _groups(cards: Iterable[Card], axis: str) -> list[list[Card]]:
-    """Cards by where they begin, those that are level together."""
-    groups: list[list[Card]] = []
-    for card in sorted(cards, key=lambda card: getattr(card, axis)):  # stable: equal places keep the page's order
-        if groups and getattr(card, axis) - getattr(groups[-1][0], axis) < 8:
-            groups[-1].append(card)
+def _groups(pieces: Iterable[Piece], axis: str) -> list[list[Piece]]:
+    """Pieces by where they begin, those that are level together."""
+    groups: list[list[Piece]] = []
+    for piece in sorted(pieces, key=lambda piece: getattr(piece, axis)):  # stable: equal places keep the page's order
+        if groups and getattr(piece, axis) - getattr(groups[-1][0], axis) < 8:
+            groups[-1].append(piece)
         else:
-            groups.append([card])
+            groups.append([piece])
     return groups
 
 
-def _spread_right(cards: Mapping[str, Card]) -> None:
-    """What was beside a card stays beside it, with room for the labels of its wires between."""
-    count, placed = len(cards), 0
+def _spread_right(pieces: Mapping[str, Piece]) -> None:
+    """What was beside a piece stays beside it, with room for the labels of its wires between."""
+    count, placed = len(pieces), 0
     x, core, right, reach, top, bottom = (np.zeros(count) for _ in range(6))
-    page_x = {id: card.x for id, card in cards.items()}
+    page_x = {id: piece.x for id, piece in pieces.items()}
     shift, furthest = 0.0, None
-    for group in _groups(cards.values(), "x"):
-        left = min(card.x for card in group)
+    for group in _groups(pieces.values(), "x"):
+        left = min(piece.x for piece in group)
         beside = x[:placed] + core[:placed] <= left
         needed = -np.inf
         if beside.any():
             needed = right[:placed][beside].max() + BESIDE
-        for card in group:
-            near = beside & (top[:placed] < card.y + card.height + GAP) & (bottom[:placed] + GAP > card.y)
+        for piece in group:
+            near = beside & (top[:placed] < piece.y + piece.height + GAP) & (bottom[:placed] + GAP > piece.y)
             if near.any():
                 needed = max(needed, reach[:placed][near].max() + BEND)
-            for _, wire in card.block.wires():
-                source = cards[wire.block]
-                if page_x[source.block.id] + source.core <= left:
+            for id in piece.feeding:
+                source = pieces[id]
+                if page_x[id] + source.core <= left:
                     needed = max(needed, source.x + source.reach + BEND)
         if furthest is not None:
             shift = min(shift, furthest + FARTHEST - left)
         shift = max(shift, needed - left)
-        for card in group:
-            x[placed], core[placed], top[placed], bottom[placed] = card.x, card.core, card.y, card.bottom
-            card.x += shift
-            right[placed], reach[placed] = card.right, card.x + card.reach
-            furthest = max(card.right, furthest if furthest is not None else card.right)
+        for piece in group:
+            x[placed], core[placed], top[placed], bottom[placed] = piece.x, piece.core, piece.y, piece.bottom
+            piece.x += shift
+            right[placed], reach[placed] = piece.right, piece.x + piece.reach
+            furthest = max(piece.right, furthest if furthest is not None else piece.right)
             placed += 1
 
 
-def _spread_down(cards: list[Card]) -> None:
+def _spread_down(pieces: list[Piece]) -> None:
     """What would lie on a card or its labels moves below it, and all that is further down with it."""
     placed = 0
-    left, right, bottom = (np.zeros(len(cards)) for _ in range(3))
+    left, right, bottom = (np.zeros(len(pieces)) for _ in range(3))
     shift, furthest = 0.0, None
-    for group in _groups(cards, "y"):
+    for group in _groups(pieces, "y"):
         if furthest is not None:
             shift = min(shift, furthest + FARTHEST - group[0].y)
         before = placed
         for is_placing in (False, True):
-            for card in group:
-                above = (left[:placed] < card.x + card.reach + BESIDE / 2) & (right[:placed] + BESIDE / 2 > card.x)
+            for piece in group:
+                above = (left[:placed] < piece.x + piece.reach + BESIDE / 2) & (right[:placed] + BESIDE / 2 > piece.x)
                 if above.any():
-                    shift = max(shift, bottom[:placed][above].max() + GAP - card.y)
+                    shift = max(shift, bottom[:placed][above].max() + GAP - piece.y)
                 if is_placing:
-                    card.y += shift
-                    left[placed], right[placed], bottom[placed] = card.x, card.x + card.reach, card.bottom
+                    piece.y += shift
+                    left[placed], right[placed], bottom[placed] = piece.x, piece.x + piece.reach, piece.bottom
                     placed += 1
         furthest = max(bottom[before:placed].max(), furthest if furthest is not None else -np.inf)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from xml.parsers import expat
 
 from rowgrad.blocks import drawing, looks
-from rowgrad.blocks.cards import LABEL, Card, card, label_width
+from rowgrad.blocks.cards import LABEL, Card, Piece, card, label_width, note_piece
 from rowgrad.blocks.drawing import MONO, NOT_XML, SANS, escape, number, quoted
 from rowgrad.blocks.model import Wire
 from rowgrad.blocks.results import DONE, FAILED, SKIPPED, WAITING, BlockResult
@@ -42,6 +42,7 @@ STYLE = f"""
 .rowgrad .rg-out{{font-size:10.5px;font-weight:700}}
 .rowgrad .rg-dim{{font-size:9.5px;fill:{looks.DIM}}}
 .rowgrad .rg-error{{font-size:10.5px;fill:{looks.ERROR}}}
+.rowgrad .rg-note{{font-size:10.5px}}
 .rowgrad .rg-stale{{font-size:10px;fill:{looks.STALE}}}
 .rowgrad .rg-num,.rowgrad .rg-row,.rowgrad .rg-odd{{font-family:{MONO};font-size:10.5px;fill:{looks.INK}}}
 .rowgrad .rg-row{{fill:#8a94a0}}
@@ -53,18 +54,19 @@ STYLE = f"""
 def to_svg(page: "Page", session: "Session | None" = None, *, embed: bool = True) -> str:
     """The picture of `page`; with a session, its results too. Neither is changed. `embed` puts the page into it."""
     results = _results(page, session) if session is not None else {}
-    cards = placed_cards(page, results)
+    cards, notes = placed(page, results)
+    pieces = [*cards.values(), *notes]
     wires, ways = _wires(page, cards)
     labels = _labels(page, cards)
-    left = min([*(card.x - 8 for card in cards.values()), *(way.left for way in ways)], default=0)
-    top = min([*(card.y for card in cards.values()), *(way.top for way in ways)], default=0)
-    right = max([*(card.x + card.reach for card in cards.values()), *(way.right for way in ways)], default=left)
-    bottom = max([*(card.bottom for card in cards.values()), *(way.bottom for way in ways)], default=top)
+    left = min([*(piece.x - 8 for piece in pieces), *(way.left for way in ways)], default=0)
+    top = min([*(piece.y for piece in pieces), *(way.top for way in ways)], default=0)
+    right = max([*(piece.x + piece.reach for piece in pieces), *(way.right for way in ways)], default=left)
+    bottom = max([*(piece.bottom for piece in pieces), *(way.bottom for way in ways)], default=top)
     caption, caption_width = _caption(page, cards, results)
     title = drawing.shorten(page.name, max(right - left, NARROWEST), 20, bold=True)
     right = max(right, left + NARROWEST, left + caption_width)
     x, y = left - MARGIN, top - TITLE - MARGIN
-    wide, high = right - left + 2 * MARGIN, bottom - y + MARGIN + 8 * bool(cards)
+    wide, high = right - left + 2 * MARGIN, bottom - y + MARGIN + 8 * bool(pieces)
     size = f'width="{number(wide)}" height="{number(high)}" viewBox="{_view(x, y, wide, high)}"'
     name = escape(f"{page.name}: {_count(len(page), 'block')}")
     parts = [
@@ -83,17 +85,18 @@ def to_svg(page: "Page", session: "Session | None" = None, *, embed: bool = True
         "</g>",
         *labels,
     ]
-    if not cards:
+    if not pieces:
         parts.append(drawing.text(left, top, "There are no blocks on this page yet.", "rg-caption"))
-    parts += [drawing.at(placed.x, placed.y, placed.parts) for placed in cards.values()]
+    parts += [drawing.at(piece.x, piece.y, piece.parts) for piece in pieces]
     return "\n".join(part for part in [*parts, "</svg>"] if part) + "\n"
 
 
-def placed_cards(page: "Page", results: Mapping[str, BlockResult]) -> dict[str, Card]:
-    """The cards of all blocks, where they stand in the picture."""
+def placed(page: "Page", results: Mapping[str, BlockResult]) -> tuple[dict[str, Card], list[Piece]]:
+    """The cards of all blocks, and the notes, where they are in the picture."""
     cards = {block.id: card(page, block, results.get(block.id)) for block in page}
-    spread(cards)
-    return cards
+    notes = {f":{note.id}": note_piece(note) for note in page.notes}  # no block is called so
+    spread({**cards, **notes})
+    return cards, list(notes.values())
 
 
 def _dots(x: float, y: float, wide: float, high: float) -> str:
@@ -146,18 +149,18 @@ def _labels(page: "Page", cards: Mapping[str, Card]) -> list[str]:
     """Type and shape at every output: on its wire, or alone where it has none."""
     used = {wire for block in page for _, wire in block.wires()}
     parts = []
-    for placed in cards.values():
-        for pin, label in placed.labels.items():
-            x, y = placed.right + 9, placed.y + placed.pins_out[pin]
-            signal = placed.signals[pin]
-            if Wire(placed.block.id, pin) in used:
+    for source in cards.values():
+        for pin, label in source.labels.items():
+            x, y = source.right + 9, source.y + source.pins_out[pin]
+            signal = source.signals[pin]
+            if Wire(source.block.id, pin) in used:
                 ink = looks.pin_look(signal.dtype).colour
                 thin = ' stroke-width="0.7"'
                 wide = label_width(label) - 14
                 parts.append(drawing.box(x, y - 7.5, wide, 15, fill=looks.PAPER, stroke=ink, radius=4, more=thin))
             words = drawing.text(x + 5, y + 3.5, label, "rg-label")
             parts.append(
-                f'<g class="rg-signal"><title>{escape(f"{placed.block.id}:{pin} is {signal}")}</title>{words}</g>'
+                f'<g class="rg-signal"><title>{escape(f"{source.block.id}:{pin} is {signal}")}</title>{words}</g>'
             )
     return parts
 
@@ -170,7 +173,7 @@ def _caption(page: "Page", cards: Mapping[str, Card], results: Mapping[str, Bloc
         said += [f"{count} {word}"] if count else []
     text = " · ".join([*said, "rowgrad"])
     parts, x = [drawing.text(0, 0, text, "rg-caption")], drawing.width(text, 12) + 24
-    found = {signal.dtype or "" for placed in cards.values() for signal in placed.signals.values()}
+    found = {signal.dtype or "" for source in cards.values() for signal in source.signals.values()}
     for dtype in (name for name in looks.PINS if name in found):
         parts += [drawing.glyph(looks.pin_look(dtype), x, -4), drawing.text(x + 9, 0, dtype, "rg-caption")]
         x += drawing.width(dtype, 12) + 26
@@ -186,6 +189,7 @@ def _told(page: "Page", results: Mapping[str, BlockResult]) -> str:
         gives = ", ".join(f"{pin} {signal}" for pin, signal in page.inferred(id).outputs.items())
         state = f"; {results[id].reason}" if id in results else ""
         lines.append(f"{id} ({block.op}){f': {fed}' if fed else ''}{f'; gives {gives}' if gives else ''}{state}.")
+    lines += [f"Note: {note.text}" for note in page.notes[:MOST_TOLD]]
     if len(page) > MOST_TOLD:
         lines.append(f"And {len(page) - MOST_TOLD} more blocks.")
     return " ".join(lines) or "An empty page."
