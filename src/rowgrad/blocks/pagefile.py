@@ -7,7 +7,7 @@ called by their contents, so that a page on disk never changes its meaning while
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -30,11 +30,13 @@ MOST_NOTES = 1000
 MOST_INLINE = 1024  # elements of arrays that are written into the page itself
 FIELDS = ("id", "op", "inputs", "attrs", "at")
 
+Keep = Callable[[Array], str]
+
 
 def to_json(page: Page, inline: bool = True, folder: Path | None = None, stem: str = "page") -> str:
     """The text of a page file; unless `inline`, large arrays are written to files in `folder` first."""
-    store = None if inline else _Store(folder or Path(), stem)
-    lines = [json.dumps(_block(page, block, store), ensure_ascii=False) for block in page]
+    keep = None if inline else _Store(folder or Path(), stem).keep
+    lines = [json.dumps(record(page, block, keep), ensure_ascii=False) for block in page]
     head = f'{{"rowgrad_page": {VERSION}, "name": {json.dumps(page.name, ensure_ascii=False)}, "blocks": ['
     text = head + "".join(f"\n  {line}{',' * (i + 1 < len(lines))}" for i, line in enumerate(lines)) + "]"
     notes = [json.dumps({"text": note.text, "at": _place(note.at)}, ensure_ascii=False) for note in page.notes]
@@ -80,30 +82,31 @@ class _Store:
         return name
 
 
-def _block(page: Page, block: Block, store: _Store | None) -> dict[str, Any]:
+def record(page: Page, block: Block, keep: Keep | None = None) -> dict[str, Any]:
+    """A block as the file has it; `keep` puts large arrays elsewhere, and names the place."""
     inferred = page.inferred(block.id)
-    record: dict[str, Any] = {"id": block.id, "op": block.op}
+    found: dict[str, Any] = {"id": block.id, "op": block.op}
     # In the order of the catalogue, however they were given: equal pages are equal files.
     inputs = {pin.name: block.inputs[pin.name] for pin in block.operator.inputs if pin.name in block.inputs}
     if inputs:
-        record["inputs"] = {
-            pin: [_source(item, store, inferred.literals.get((pin, i))) for i, item in enumerate(source)]
+        found["inputs"] = {
+            pin: [_source(item, keep, inferred.literals.get((pin, i))) for i, item in enumerate(source)]
             if isinstance(source, tuple)
-            else _source(source, store, inferred.literals.get((pin, 0)))
+            else _source(source, keep, inferred.literals.get((pin, 0)))
             for pin, source in inputs.items()
         }
     attributes = [a.name for a in block.operator.attributes if a.name in block.attributes]
     if attributes:
-        record["attrs"] = {name: _attribute(block.attributes[name], store, block) for name in attributes}
-    record["at"] = _place(block.at)
-    return record
+        found["attrs"] = {name: _attribute(block.attributes[name], keep, block) for name in attributes}
+    found["at"] = _place(block.at)
+    return found
 
 
 def _place(at: tuple[float, float]) -> list[float]:
     return [int(n) if float(n).is_integer() else n for n in at]
 
 
-def _source(source: Any, store: _Store | None, fitted: Any) -> Any:
+def _source(source: Any, keep: Keep | None, fitted: Any) -> Any:
     if isinstance(source, Wire):
         return str(source)
     assert isinstance(source, Literal)
@@ -111,8 +114,8 @@ def _source(source: Any, store: _Store | None, fitted: Any) -> Any:
         if not _has_odd_numbers(source.value):
             return {"value": source.value} if isinstance(source.value, str) else source.value
         source = Literal(fitted, dtypes.name_of(fitted.dtype))
-    if store is not None and source.value.size > MOST_INLINE:
-        return {"file": store.keep(source.value)}
+    if keep is not None and source.value.size > MOST_INLINE:
+        return {"file": keep(source.value)}
     return {"value": plain(source.value), "dtype": source.dtype} | _lost_shape(source.value)
 
 
@@ -128,15 +131,15 @@ def _has_odd_numbers(value: Any) -> bool:
     return isinstance(value, complex) or (isinstance(value, float) and not np.isfinite(value))
 
 
-def _attribute(value: Any, store: _Store | None, block: Block) -> Any:
+def _attribute(value: Any, keep: Keep | None, block: Block) -> Any:
     if isinstance(value, Literal):
         if value.dtype is None:
             if not _has_odd_numbers(value.value):
                 return value.value
             raise PageError("a constant that is not finite needs a dtype.", block=block.id, pin="value",
                             code="bad-literal")  # fmt: skip
-        if store is not None and value.value.size > MOST_INLINE:
-            return {"file": store.keep(value.value)}
+        if keep is not None and value.value.size > MOST_INLINE:
+            return {"file": keep(value.value)}
         lost = _lost_shape(value.value)
         return {"dtype": value.dtype} | lost if lost else plain(value.value)
     return list(value) if isinstance(value, tuple) else value
