@@ -1,5 +1,6 @@
-"""Pages for tests of exports: the catalogue's worked examples, values of every type, a model that trains."""
+"""Pages for tests of exports: worked examples, values of every type, a model that trains, the pages of `examples`."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,8 @@ from rowgrad.blocks import Page
 from rowgrad.dtypes import NUMPY
 from rowgrad.ops import BLOCKS, Operator
 
+FOLDER = Path(__file__).parent.parent / "examples" / "pages"
+FILES = sorted(FOLDER.glob("*.page.json"))
 RNG = np.random.default_rng(11)
 
 

@@ -130,6 +130,19 @@ def test_attributes_places_and_order_come_back() -> None:
     assert Page.from_graphdef(page.to_graphdef(), "other").name == "other"
 
 
+def test_notes_come_back() -> None:
+    page = Page()
+    page.note("Nothing here yet – “soon”.", (0.5, 7))
+    assert_equal(Page.from_graphdef(page.to_graphdef()), page)
+    page.add("Const", value=[1.0])
+    page.note("two\nlines", (1, 2))
+    assert_equal(Page.from_graphdef(page.to_graphdef(text=True)), page)
+    graph = graph_of(page)
+    for text in ("", "7", '[["a", 1], [], 5, [1, 2, 3], ["", 1, 2], ["a", 1, NaN], ["a", 1e99, 1]]', "[" * 100_000):
+        graph.node[0].attr["_rowgrad_notes"].s = text.encode()
+        assert Page.from_graphdef(graph.SerializeToString()).notes == []
+
+
 def test_names_of_helpers_give_way() -> None:
     page = Page()
     page.add("Const", id="init", value=[1.0])
@@ -176,13 +189,25 @@ def test_the_graph_itself() -> None:
     assert nodes["w"].op == "VariableV2"
 
 
-def test_files_become_constants(tmp_path: Path) -> None:
+def test_files_go_along_as_constants(tmp_path: Path) -> None:
     np.save(tmp_path / "ids.npy", np.arange(3))
     page = Page(folder=tmp_path)
     page.add("File", id="ids", path="ids.npy", dtype="int32")
-    again = Page.from_graphdef(page.to_graphdef())
-    assert again["ids"].op == "Const"
-    np.testing.assert_array_equal(again.constant("ids"), np.arange(3, dtype=np.int32))
+    graph = page.to_graphdef()
+    for folder in (None, tmp_path / "elsewhere"):
+        again = Page.from_graphdef(graph, folder=folder)
+        assert again["ids"].op == "Const"
+        np.testing.assert_array_equal(again.constant("ids"), np.arange(3, dtype=np.int32))
+    assert_equal(Page.from_graphdef(graph, folder=tmp_path), page)
+    np.save(tmp_path / "ids.npy", np.arange(4))
+    assert Page.from_graphdef(graph, folder=tmp_path)["ids"].op == "Const"
+
+
+@pytest.mark.parametrize("name", [path.name for path in example_pages.FILES])
+def test_example_pages_come_back(name: str) -> None:
+    page = Page.load(example_pages.FOLDER / name)
+    assert_equal(Page.from_graphdef(page.to_graphdef(), folder=example_pages.FOLDER), page)
+    assert_computes_the_same(page, Page.from_graphdef(stripped(page)))
 
 
 def test_what_cannot_go_is_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +77,15 @@ def test_every_operator(tmp_path: Path) -> None:
     run_scripts(tmp_path, {name: (page.to_python(), ["--loop", "2"]) for name, page in pages.items()})
     for name, page in pages.items():
         assert_same(tmp_path, name, session_results(page, 2))
+
+
+def test_example_pages(tmp_path: Path) -> None:
+    shutil.copytree(example_pages.FOLDER, tmp_path, dirs_exist_ok=True)
+    pages = {path.name.partition(".")[0]: Page.load(tmp_path / path.name) for path in example_pages.FILES}
+    expected = {name: session_results(page, 3) for name, page in pages.items()}
+    run_scripts(tmp_path, {name: (page.to_python(), ["--loop", "3"]) for name, page in pages.items()})
+    for name, results in expected.items():
+        assert_same(tmp_path, name, results)
 
 
 def test_values_of_every_type(tmp_path: Path) -> None:

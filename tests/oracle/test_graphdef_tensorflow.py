@@ -75,15 +75,24 @@ def assert_like(found: np.ndarray, expected: np.ndarray, exact: bool, where: str
         np.testing.assert_allclose(found.astype(wide), expected.astype(wide), rtol=tolerance, atol=1e-7, err_msg=where)
 
 
+def rounded(page: Page) -> set[str]:
+    """The blocks whose results depend on sums and products of floats, and so may differ in the last bit."""
+    found: set[str] = set()
+    for id in page.order():
+        fed = any(wire.block in found for _, wire in page[id].wires())
+        if fed or page[id].operator.family in MATH:
+            found.add(id)
+    return found
+
+
 def check(page: Page, steps: int = 3, feeds: dict[str, Any] | None = None, *, text: bool = False) -> None:
-    running, session = Running(page, feeds, text), Session(page)
+    running, session, inexact = Running(page, feeds, text), Session(page), rounded(page)
     for step in range(steps):
         expected = session.run(feeds=feeds)
         assert not expected.errors
         found = running.step()
         for name, array in found.items():
-            block = page[name.rpartition(":")[0]]
-            exact = block.operator.family not in MATH and step == 0
+            exact = name.rpartition(":")[0] not in inexact and step == 0
             assert_like(array, expected[name], exact, f"step {step}, {name}")
 
 
@@ -127,6 +136,14 @@ def test_values_of_every_type() -> None:
 @pytest.mark.parametrize("text", [False, True])
 def test_training(text: bool) -> None:
     check(example_pages.training(), 3, {"x": np.ones((2, 3), np.float32)}, text=text)
+
+
+@pytest.mark.parametrize("name", [path.name for path in example_pages.FILES])
+def test_example_pages(name: str, request: pytest.FixtureRequest) -> None:
+    if name == "safe_lookup.page.json":
+        why = "its window of 3 · 3 · (2**63 − 1) is more than a shape of TensorFlow's may hold"
+        request.applymarker(pytest.mark.xfail(raises=tf.errors.InvalidArgumentError, reason=why, strict=True))
+    check(Page.load(example_pages.FOLDER / name))
 
 
 @pytest.mark.parametrize("wanted", [

@@ -4,6 +4,7 @@
 arrays.
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,9 +23,9 @@ def to_graphdef(page: "Page", *, text: bool = False) -> bytes | str:
     return bytes(graph.SerializeToString(deterministic=True))
 
 
-def from_graphdef(data: bytes | str, name: str | None = None) -> "Page":
-    """The page that a GraphDef holds."""
+def from_graphdef(data: bytes | str, name: str | None = None, folder: Path | None = None) -> "Page":
+    """The page that a GraphDef holds; `folder` is where the files are that it was made from."""
     from rowgrad.blocks.graphdef.importing import to_page
     from rowgrad.blocks.graphdef.reading import parse
 
-    return to_page(parse(data), name)
+    return to_page(parse(data), name, folder)

@@ -11,10 +11,12 @@ from rowgrad import dtypes
 from rowgrad.blocks.graphdef.reading import Node
 from rowgrad.blocks.literals import Literal, plain
 from rowgrad.blocks.model import Wire
-from rowgrad.blocks.page import ID, Page
+from rowgrad.blocks.page import ID, LONGEST_NOTE, Page
+from rowgrad.blocks.pagefile import MOST_NOTES
 from rowgrad.blocks.spelling import same_bits
 from rowgrad.dtypes import Array
-from rowgrad.errors import PageError
+from rowgrad.errors import PageError, RowgradError
+from rowgrad.files import folder
 
 
 class Given(NamedTuple):
@@ -95,6 +97,19 @@ class Builder:
         self.ids.setdefault(node.name, id)
         return id
 
+    def file(self, node: Node, array: Array) -> dict[str, Any]:
+        """The attributes of the File block that a constant was made from, if the file is there and is the same."""
+        text = node.mark("file")
+        if text is None or self.page.folder is None:
+            return {}
+        try:
+            given = json.loads(text)
+            held = folder.read(self.page.folder, given.get("path"), given.get("part"), given.get("dtype"))
+        except (ValueError, AttributeError, RecursionError, RowgradError):
+            return {}
+        known = {name: value for name, value in given.items() if isinstance(value, str)}
+        return known if set(given) <= {"path", "part", "dtype"} and _same(held, array) else {}
+
     def size(self, node: Node, axis: int) -> str:
         """A name for a size that the graph leaves open."""
         name = re.sub(r"\W", "_", f"{node.name}_{axis}", flags=re.ASCII)
@@ -110,7 +125,20 @@ class Builder:
         self.page.reorder(id for name in self.nodes for id in self.order.get(name, ()))
         if not self.placed:
             self.page.tidy()
+        for text, *at in self._notes():
+            place = as_place(at)
+            if isinstance(text, str) and 0 < len(text) <= LONGEST_NOTE and place is not None:
+                self.page.note(text, place)
         return self.page
+
+    def _notes(self) -> list[list[Any]]:
+        """The notes of the page that the graph was made from."""
+        text = next((mark for node in self.nodes.values() if (mark := node.mark("notes")) is not None), "[]")
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            return []
+        return [note for note in found[:MOST_NOTES] if isinstance(note, list) and note] if type(found) is list else []
 
 
 def _sources(given: Mapping[str, Any], *, written: bool) -> dict[str, Any]:
@@ -141,7 +169,14 @@ def _is_id(name: str) -> bool:
 def position(node: Node) -> tuple[float, float] | None:
     """Where a block stood, if the graph tells."""
     try:
-        x, y = json.loads(node.mark("at") or "null")
-    except (ValueError, TypeError, RecursionError):
+        return as_place(json.loads(node.mark("at") or "null"))
+    except (ValueError, RecursionError):
         return None
-    return (x, y) if all(type(n) in (int, float) and abs(n) < 1e9 for n in (x, y)) else None
+
+
+def as_place(value: Any) -> tuple[float, float] | None:
+    """`value` as a place on a page, if it is one."""
+    if not isinstance(value, list) or len(value) != 2 or not all(type(n) in (int, float) for n in value):
+        return None
+    x, y = value
+    return (x, y) if abs(x) < 1e9 and abs(y) < 1e9 else None

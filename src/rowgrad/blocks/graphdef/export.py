@@ -82,14 +82,18 @@ class _Export:
             begun = len(self.def_.node)
             self._add(block)
             main = next(node for node in self.def_.node[begun:] if node.name == block.id)
-            main.attr["_rowgrad_at"].s = json.dumps([_number(n) for n in block.at]).encode()
+            main.attr["_rowgrad_at"].s = json.dumps([*map(_number, block.at)]).encode()
             defaults = {a.name: a.default for a in block.operator.attributes if a.kind != "value"}
             given = [name for name, default in defaults.items() if block.attributes.get(name, REQUIRED) == default]
             if given and block.operator.role == "operator":
                 main.attr["_rowgrad_given"].s = ",".join(given).encode()
         if self.initializers or not len(self.page):
             self._node(self._free("init"), "NoOp", [f"^{name}" for name in self.initializers])
-        self.def_.node[0].attr["_rowgrad_page"].s = self.page.name.encode("utf-8", "surrogatepass")
+        first = self.def_.node[0].attr
+        first["_rowgrad_page"].s = self.page.name.encode("utf-8", "surrogatepass")
+        notes = [[note.text, *map(_number, note.at)] for note in self.page.notes]
+        if notes:
+            first["_rowgrad_notes"].s = json.dumps(notes).encode()
         return self.def_
 
     # Blocks
@@ -101,7 +105,8 @@ class _Export:
                 node = self._const(block.id, self.page.constant(block.id))
                 node.attr["_rowgrad_literal"].s = _written(value, self.page.constant(block.id)).encode()
             case "file":
-                self._const(block.id, np.asarray(self._file(block)))
+                node = self._const(block.id, np.asarray(self._file(block)))
+                node.attr["_rowgrad_file"].s = json.dumps(dict(block.attributes)).encode()
             case "placeholder":
                 self._placeholder(block)
             case "variable":

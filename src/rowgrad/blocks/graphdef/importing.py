@@ -7,6 +7,7 @@ without them gives a page that computes the same.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,10 +42,10 @@ OTHERS = (
 LARGEST_LITERAL = 1024  # elements of a constant that becomes a literal because of its name
 
 
-def to_page(nodes: Mapping[str, Node], name: str | None = None) -> Page:
+def to_page(nodes: Mapping[str, Node], name: str | None = None, folder: Path | None = None) -> Page:
     """The page that `nodes` make."""
     titles = [mark for node in nodes.values() if (mark := node.mark("page")) is not None]
-    page = Page(name if name is not None else titles[0] if titles else "page")
+    page = Page(name if name is not None else titles[0] if titles else "page", folder=folder)
     return _Import(nodes, page).run()
 
 
@@ -106,8 +107,11 @@ class _Import:
         if node.name in self.matches:
             self._take_match(node, self.matches[node.name])
         elif node.op == "Const":
-            if not self._is_literal(node):
-                self._block(node, "Const", {}, {"value": Given(self._array(node), node.mark("literal"))})
+            if self._is_literal(node):
+                return
+            file = self.build.file(node, self._array(node))
+            held = {"value": Given(self._array(node), node.mark("literal"))}
+            self._block(node, "File" if file else "Const", {}, file or held)
         elif node.op == "Placeholder":
             self._take_placeholder(node)
         elif node.name in self.variables:
