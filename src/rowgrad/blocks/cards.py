@@ -247,7 +247,7 @@ class _Rows:
             text = drawing.shorten(text, room, VALUE, mono=True)
             size = drawing.width(text, VALUE, mono=True) + 8
             parts += [drawing.box(start, y - 8, size, 16, fill=looks.BOX, radius=3),
-                      drawing.text(start + 4, y + 4, text, "rg-num")]  # fmt: skip
+                      drawing.text(start + size / 2, y + 4, text, "rg-num", "middle")]  # fmt: skip
         return self._pin(pin, "input", *parts)
 
     def _pin(self, pin: str, kind: str, *parts: str) -> str:

@@ -9,7 +9,7 @@ from rowgrad.blocks.drawing import Panel
 from rowgrad.dtypes import Array
 
 MAP = 192  # the room for the cells, each way
-LEVELS = 20  # of colour on either side of zero
+LEVELS = 40  # of colour on either side of zero
 LEGEND = 160.0
 SMALL, LINE = 9.5, 13
 

@@ -19,8 +19,9 @@ def of_output(name: str, array: Array) -> Panel:
     """An output of a block: its name, type and shape, and what it holds."""
     signal = values.signal_text(array)
     start = drawing.width(name, SIZE, bold=True) + 9
-    caption = [drawing.text(0, 11, name, "rg-out"), drawing.text(start, 11, signal, "rg-dim")]
-    head = Panel(start + drawing.width(signal, SMALL), CAPTION, caption)
+    words = f'{drawing.escape(name)} <tspan class="rg-dim" dx="3">{drawing.escape(signal)}</tspan>'
+    caption = f'<text x="0" y="11" class="rg-out">{words}</text>'
+    head = Panel(start + drawing.width(signal, SMALL), CAPTION, [caption])
     return drawing.stack([head, _content(array)])
 
 

@@ -40,7 +40,7 @@ STYLE = f"""
 .rowgrad .rg-attr{{font-size:11.5px;fill:{looks.DIM}}}
 .rowgrad .rg-label{{font-size:{LABEL}px}}
 .rowgrad .rg-out{{font-size:10.5px;font-weight:700}}
-.rowgrad .rg-dim{{font-size:9.5px;fill:{looks.DIM}}}
+.rowgrad .rg-dim{{font-size:9.5px;font-weight:400;fill:{looks.DIM}}}
 .rowgrad .rg-error{{font-size:10.5px;fill:{looks.ERROR}}}
 .rowgrad .rg-note{{font-size:10.5px}}
 .rowgrad .rg-stale{{font-size:10px;fill:{looks.STALE}}}
@@ -153,15 +153,13 @@ def _labels(page: "Page", cards: Mapping[str, Card]) -> list[str]:
         for pin, label in source.labels.items():
             x, y = source.right + 9, source.y + source.pins_out[pin]
             signal = source.signals[pin]
+            drawn = drawing.text(x + 5, y + 3.5, label, "rg-label")
             if Wire(source.block.id, pin) in used:
-                ink = looks.pin_look(signal.dtype).colour
-                thin = ' stroke-width="0.7"'
-                wide = label_width(label) - 14
-                parts.append(drawing.box(x, y - 7.5, wide, 15, fill=looks.PAPER, stroke=ink, radius=4, more=thin))
-            words = drawing.text(x + 5, y + 3.5, label, "rg-label")
-            parts.append(
-                f'<g class="rg-signal"><title>{escape(f"{source.block.id}:{pin} is {signal}")}</title>{words}</g>'
-            )
+                ink, wide, thin = looks.pin_look(signal.dtype).colour, label_width(label) - 14, ' stroke-width="0.7"'
+                drawn = drawing.box(x, y - 7.5, wide, 15, fill=looks.PAPER, stroke=ink, radius=4, more=thin)
+                drawn += drawing.text(x + wide / 2, y + 3.5, label, "rg-label", "middle")
+            title = escape(f"{source.block.id}:{pin} is {signal}")
+            parts.append(f'<g class="rg-signal"><title>{title}</title>{drawn}</g>')
     return parts
 
 
