@@ -30,8 +30,8 @@ def load(path: Path) -> Page:
     if kind in PICTURES:
         return _from_picture(path, data)
     if kind == ".pb":
-        return Page.from_graphdef(data)
-    return Page.from_graphdef(_text(path, data))
+        return Page.from_graphdef(data, folder=path.parent)
+    return Page.from_graphdef(_text(path, data), folder=path.parent)
 
 
 def _from_picture(path: Path, data: bytes) -> Page:
