@@ -130,7 +130,7 @@ def safe_lookup(page: Page) -> None:
     # An id as one more index: a slice that begins at id 0 drops the negative ones.
     page.add("ExpandDims", "column", input="ids", axis=1)
     page.add("Concat", "with_id", values=["indices", "column"], axis=1)
-    page.add("Concat", "window", values=["dense_shape", {"value": [2**63 - 1], "dtype": "int64"}], axis=0)
+    page.add("Concat", "window", values=["dense_shape", {"value": [2**40], "dtype": "int64"}], axis=0)
     page.add("SparseSlice", "keep", indices="with_id", values="ids", shape="window", start=[0, 0, 0], size="window")
     page.add("Slice", "kept", input="keep:output_indices", begin=[0, 0], size=[-1, 2])
     page.add("SparseFillEmptyRows", "fill", indices="kept", values="keep:output_values", dense_shape="dense_shape",

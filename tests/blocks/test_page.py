@@ -178,6 +178,12 @@ def test_sizes_that_are_not_known_have_names() -> None:
     assert str(page.signal("Neg")) == "float32 [?]"
 
 
+def test_a_type_that_is_required_must_be_one(page: Page) -> None:
+    for dtype in (None, "float", 5, ["float32"]):
+        error = refused(page, lambda dtype=dtype: page.add("Placeholder", id="p", dtype=dtype))
+        assert (error.block, error.pin) == ("p", "dtype")
+
+
 @pytest.mark.parametrize("shape", [[-1], ["a b"], "n", [1.5], [True]])
 def test_bad_shapes(page: Page, shape: Any) -> None:
     error = refused(page, lambda: page.add("Placeholder", id="p", dtype="float32", shape=shape))

@@ -139,10 +139,7 @@ def test_training(text: bool) -> None:
 
 
 @pytest.mark.parametrize("name", [path.name for path in example_pages.FILES])
-def test_example_pages(name: str, request: pytest.FixtureRequest) -> None:
-    if name == "safe_lookup.page.json":
-        why = "its window of 3 · 3 · (2**63 − 1) is more than a shape of TensorFlow's may hold"
-        request.applymarker(pytest.mark.xfail(raises=tf.errors.InvalidArgumentError, reason=why, strict=True))
+def test_example_pages(name: str) -> None:
     check(Page.load(example_pages.FOLDER / name))
 
 

@@ -47,7 +47,7 @@ def _checked(operator: Operator, attribute: Attribute, value: Any) -> Any:
             return float(value)
         case "text" if isinstance(value, str):
             return value
-        case "dtype":
+        case "dtype" if value is not None:
             return _dtype_name(operator, attribute, value)
         case "shape" if isinstance(value, list | tuple) and all(map(_is_size, value)):
             return tuple(size if isinstance(size, str) else int(size) for size in value)
