@@ -248,3 +248,18 @@ def test_states_and_notes(page: Page) -> None:
     page.restore(empty)
     assert len(page) == 0
     assert refused(page, lambda: page.note("x" * 20_000, (0, 0))).code == "bad-note"
+
+
+@pytest.mark.parametrize("at", [(float("nan"), 0), (0, float("inf")), (1,), "ab", (1e12, 0), (True, 0), (None, 0)])
+def test_places_are_two_numbers(page: Page, at: Any) -> None:
+    assert refused(page, lambda: page.add("Neg", "n", at=at)).code == "bad-place"
+    assert refused(page, lambda: page.move("grad", *(at if len(at) == 2 else (None, 0)))).code == "bad-place"
+    assert refused(page, lambda: page.note("hello", at)).code == "bad-place"
+
+
+def test_constants_that_json_has_no_words_for() -> None:
+    page = Page()
+    page.add("Const", "a", value=[float("nan"), 1.5])
+    page.add("Const", "b", value=[1 + 2j, 3j])
+    assert Page.from_json(page.to_json()) == page
+    assert [str(page.signal(name)) for name in "ab"] == ["float32 [2]", "complex128 [2]"]

@@ -103,13 +103,17 @@ def test_a_failing_block_is_reported_once_and_others_run() -> None:
     page.add("Neg", id="after", x="bad:output")
     page.add("Add", id="later", x="after:y", y="n1:y")
     page.add("Neg", id="unfinished")
-    results = Session(page).run(feeds={"x": [1]})
+    session = Session(page)
+    results = session.run(feeds={"x": [1]})
     assert [(error.block, error.pin, error.code, error.position) for error in results.errors] == [
         ("bad", "indices", "index-out-of-range", 0),
         ("unfinished", "x", "missing-input", None),
     ]
     assert results["after"].reason == results["later"].reason == "skipped: needs bad"
     assert results["n1"].status == "done"
+    assert {id: (r.status, r.stale) for id, r in session.results().items() if r.status != "done"} == {
+        "bad": ("failed", False), "after": ("skipped", False), "later": ("skipped", False),
+        "unfinished": ("failed", False)}  # fmt: skip
     with pytest.raises(PageError, match="bad:indices"):
         _ = results["bad"].output
     with pytest.raises(PageError, match="skipped: needs bad"):

@@ -171,6 +171,16 @@ def _frozen(array: Array) -> Array:
     return array
 
 
+def odd_type(value: Any) -> str | None:
+    """The type of a literal in which there is something that JSON has no words for; None if there is nothing."""
+    if isinstance(value, list | tuple):
+        found = {odd_type(item) for item in value}
+        return "complex128" if "complex128" in found else "float32" if "float32" in found else None
+    if isinstance(value, complex):
+        return "complex128"
+    return "float32" if isinstance(value, float) and not math.isfinite(value) else None
+
+
 def plain(array: Array) -> Any:
     """`array` as nested lists that JSON can hold and that `typed` turns into the same bits again."""
     if array.dtype.names:

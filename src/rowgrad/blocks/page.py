@@ -29,6 +29,7 @@ ID = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./-]*")  # what TensorFlow allows for t
 
 
 LONGEST_NOTE = 10_000
+FARTHEST = 1e9
 
 
 class Note(NamedTuple):
@@ -198,7 +199,7 @@ class Page:
         if len(self) >= MOST_BLOCKS:
             raise PageError(f"a page holds at most {MOST_BLOCKS} blocks.", code="too-large", block=id)
         inputs, attributes = sort_out(self, id, operator, given)
-        block = Block(id, op, inputs, attributes, at or (0, 0))
+        block = Block(id, op, inputs, attributes, _place(id, at) if at is not None else (0, 0))
         inferred = self._infer(block)
         if at is None:
             feeding = [layout.column_of(self[wire.block].at[0]) + 1 for _, wire in block.wires()]
@@ -264,7 +265,7 @@ class Page:
 
     def move(self, id: str, x: float, y: float) -> None:
         """Put a block elsewhere."""
-        self._blocks[id] = replace(self[id], at=(x, y))
+        self._blocks[id] = replace(self[id], at=_place(id, (x, y)))
         self._columns.occupy(self._blocks[id])
 
     def note(self, text: str, at: tuple[float, float], id: str | None = None) -> "Note | None":
@@ -274,7 +275,7 @@ class Page:
         if not isinstance(text, str) or len(text) > LONGEST_NOTE:
             raise PageError(f"a note is a text of at most {LONGEST_NOTE} characters.", code="bad-note", value=id)
         if text:
-            self._notes[id] = Note(id, text, at)
+            self._notes[id] = Note(id, text, _place(id, at))
         else:
             self._notes.pop(id, None)
         return self._notes.get(id)
@@ -486,6 +487,15 @@ def _operator(op: str) -> Operator:
         hint = f" Did you mean {close[0]}?" if close else ""
         raise PageError(f"there is no operator {op!r} in the catalogue.{hint}", code="unknown-operator", value=op)
     return BLOCKS[op]
+
+
+def _place(id: str, at: Any) -> tuple[float, float]:
+    """Where a block or a note is to stand: two numbers that a picture can be drawn with."""
+    if isinstance(at, tuple | list) and len(at) == 2:
+        x, y = at
+        if all(isinstance(n, int | float) and not isinstance(n, bool) and abs(n) < FARTHEST for n in (x, y)):
+            return (x, y)
+    raise PageError(f"it cannot stand at {at!r}; a place is two numbers.", block=id, code="bad-place", value=at)
 
 
 def _ordered(block: Block, inputs: Mapping[str, Source]) -> dict[str, Source]:

@@ -15,7 +15,7 @@ from typing import IO, Any
 import numpy as np
 
 from rowgrad import dtypes
-from rowgrad.blocks.literals import Literal, plain
+from rowgrad.blocks.literals import Literal, odd_type, plain
 from rowgrad.blocks.model import Block, Wire, as_wire
 from rowgrad.blocks.page import MOST_BLOCKS, Page
 from rowgrad.dtypes import BFLOAT16, Array
@@ -97,7 +97,7 @@ def record(page: Page, block: Block, keep: Keep | None = None) -> dict[str, Any]
         }
     attributes = [a.name for a in block.operator.attributes if a.name in block.attributes]
     if attributes:
-        found["attrs"] = {name: _attribute(block.attributes[name], keep, block) for name in attributes}
+        found["attrs"] = {name: _attribute(block.attributes[name], keep) for name in attributes}
     found["at"] = _place(block.at)
     return found
 
@@ -111,7 +111,7 @@ def _source(source: Any, keep: Keep | None, fitted: Any) -> Any:
         return str(source)
     assert isinstance(source, Literal)
     if source.dtype is None:
-        if not _has_odd_numbers(source.value):
+        if odd_type(source.value) is None:
             return {"value": source.value} if isinstance(source.value, str) else source.value
         source = Literal(fitted, dtypes.name_of(fitted.dtype))
     if keep is not None and source.value.size > MOST_INLINE:
@@ -124,20 +124,10 @@ def _lost_shape(array: Array) -> dict[str, Any]:
     return {"value": [], "shape": list(array.shape)} if 0 in array.shape[:-1] else {}
 
 
-def _has_odd_numbers(value: Any) -> bool:
-    """Whether there is anything in it that JSON has no word for."""
-    if isinstance(value, list | tuple):
-        return any(map(_has_odd_numbers, value))
-    return isinstance(value, complex) or (isinstance(value, float) and not np.isfinite(value))
-
-
-def _attribute(value: Any, keep: Keep | None, block: Block) -> Any:
+def _attribute(value: Any, keep: Keep | None) -> Any:
     if isinstance(value, Literal):
         if value.dtype is None:
-            if not _has_odd_numbers(value.value):
-                return value.value
-            raise PageError("a constant that is not finite needs a dtype.", block=block.id, pin="value",
-                            code="bad-literal")  # fmt: skip
+            return value.value
         if keep is not None and value.value.size > MOST_INLINE:
             return {"file": keep(value.value)}
         lost = _lost_shape(value.value)

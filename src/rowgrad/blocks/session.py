@@ -197,7 +197,8 @@ class Session:
                 if kept is None or kept.result.op != block.op:
                     found[block.id] = BlockResult(block.id, block.op, WAITING)
                 else:
-                    found[block.id] = replace(kept.result, stale=block.id not in fresh)
+                    stale = kept.result.status == DONE and block.id not in fresh
+                    found[block.id] = replace(kept.result, stale=stale)
             return Results(found)
 
     @property
@@ -324,8 +325,8 @@ class Session:
             state = run.states[wire.block]
             if state.status != DONE:
                 root = state.needs if state.status == SKIPPED else wire.block
-                run.states[id] = BlockResult(id, block.op, SKIPPED, needs=root)
-                self._kept.pop(id, None)
+                result = run.states[id] = BlockResult(id, block.op, SKIPPED, needs=root)
+                self._kept[id] = _Kept(result, (), next(self._stamps))
                 return True
         begun = perf_counter()
         kept = self._kept.get(id)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rowgrad import dtypes
-from rowgrad.blocks.literals import Literal, literal, plain, typed
+from rowgrad.blocks.literals import Literal, literal, odd_type, plain, typed
 from rowgrad.blocks.model import Block, Source, Wire
 from rowgrad.dtypes import Array
 from rowgrad.errors import PageError, RowgradError
@@ -82,7 +82,10 @@ def _held(page: "Page", value: Any, given: Mapping[str, Any]) -> Literal:
         value = value["value"]
     if dtype is not None and dtype not in (*dtypes.NUMPY, "string"):
         raise PageError(f"{dtype!r} is not a type.", code="wrong-dtype", value=dtype)
-    return literal(value, dtype)
+    made = literal(value, dtype)
+    if made.dtype is None and given and (odd := odd_type(made.value)):
+        return literal(value, odd)  # a constant that JSON has no words for needs a type, to be written as text
+    return made
 
 
 def _empty(value: Any, dtype: Any, shape: Any) -> Literal:
