@@ -1,0 +1,107 @@
+"""Drafts: what was not saved, kept after every gesture in `.rowgrad/drafts`, so that a crash loses nothing.
+
+A draft also has the last answers that were given. A browser that did not hear them asks again when the studio is back,
+and what it asked for is not done twice.
+"""
+
+import json
+import logging
+import re
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+from rowgrad.files import replace
+from rowgrad_studio.files import OWN, Folder
+
+log = logging.getLogger("rowgrad_studio")
+
+VERSION = 1
+ENDING = ".draft.json"
+OPEN = "open.json"
+MOST_OPEN = 200  # documents whose files are remembered
+ID = re.compile(r"[0-9a-f]{16}")
+
+
+class Drafts:
+    """The drafts in a folder, and which documents were open there."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._has_failed = False
+
+    @property
+    def _place(self) -> Path:
+        return self._folder.own("drafts")
+
+    def write(self, id: str, draft: dict[str, Any]) -> None:
+        """Keep `draft`; where that is not possible, work goes on without."""
+        try:
+            text = json.dumps({"rowgrad_draft": VERSION, **draft}, ensure_ascii=False)
+            replace(self._place / f"{id}{ENDING}", partial(_put, text))
+        except OSError as error:
+            if not self._has_failed:
+                log.warning("drafts cannot be kept in %s: %s", self._folder.root, error.strerror or error)
+            self._has_failed = True
+
+    def read(self, id: str) -> dict[str, Any] | None:
+        """The draft of a document, or None."""
+        if not ID.fullmatch(id):
+            return None
+        return _read(self._folder.root / OWN / "drafts" / f"{id}{ENDING}")
+
+    def remove(self, id: str) -> None:
+        """Forget a draft."""
+        if ID.fullmatch(id):
+            (self._folder.root / OWN / "drafts" / f"{id}{ENDING}").unlink(missing_ok=True)
+
+    def all(self) -> list[dict[str, Any]]:
+        """What there is to go on with, the newest first."""
+        found = []
+        for path in (self._folder.root / OWN / "drafts").glob(f"*{ENDING}"):
+            draft = _read(path)
+            if draft is not None:
+                entry = {"id": path.name.removesuffix(ENDING), "name": draft["name"], "path": draft["path"]}
+                found.append({**entry, "modified": path.stat().st_mtime})
+        return sorted(found, key=lambda entry: -entry["modified"])
+
+    def remember(self, id: str, origin: dict[str, str]) -> None:
+        """Document `id` came from `origin`, the fields of the request; a studio that is started anew opens it again."""
+        place = self._folder.root / OWN / OPEN
+        known = _json(place) or {}
+        if known.get(id) == origin:
+            return
+        known.pop(id, None)
+        known[id] = origin
+        kept = dict(list(known.items())[-MOST_OPEN:])
+        try:
+            self._folder.own("drafts")
+            replace(place, partial(_put, json.dumps(kept, ensure_ascii=False)))
+        except OSError:
+            pass  # only convenience is lost
+
+    def origin(self, id: str) -> dict[str, Any] | None:
+        """What document `id` came from, if it was open once."""
+        found = (_json(self._folder.root / OWN / OPEN) or {}).get(id)
+        return found if isinstance(found, dict) and ID.fullmatch(id) else None
+
+
+def _put(text: str, file: IO[bytes]) -> None:
+    file.write(text.encode("utf-8", "surrogateescape"))
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8", errors="surrogateescape"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """A whole draft, or None: files in the folder may be anybody's."""
+    draft = _json(path)
+    wanted = {"page": str, "name": str, "place": str, "feeds": dict, "answers": list}
+    if draft is None or draft.get("rowgrad_draft") != VERSION or not isinstance(draft.get("path"), str | None):
+        return None
+    return draft if all(isinstance(draft.get(name), kind) for name, kind in wanted.items()) else None

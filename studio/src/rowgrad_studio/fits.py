@@ -1,0 +1,102 @@
+"""Where a wire may go: the pins on the page that an output fits, the outputs that fit an input, and the operators that
+have a pin for it. What is told here, `connect` takes, unless a block further on would no longer fit."""
+
+from dataclasses import replace
+from typing import Any
+
+from rowgrad.blocks import Block, Page, Wire
+from rowgrad.blocks.inference import Signal, infer_block
+from rowgrad.blocks.model import as_wire
+from rowgrad.errors import RowgradError
+from rowgrad.ops import BLOCKS, Operator, Pin
+from rowgrad.ops.catalogue import REQUIRED
+from rowgrad_studio.problems import Refusal
+
+
+def fits_source(page: Page, source: str) -> dict[str, Any]:
+    """What the output `source` can be wired to."""
+    wire = page.wire(source)
+    signal = page.signal(wire)
+    before = _reach(page, wire.block, against=True)
+    pins = [
+        f"{block.id}:{pin.name}"
+        for block in page
+        if block.id not in before
+        for pin in block.operator.inputs
+        if _may_be(block.operator, pin, signal) and _is_taken(page, block, pin, wire)
+    ]
+    operators = []
+    for operator in BLOCKS.values():
+        for pin in operator.inputs:
+            if _may_be(operator, pin, signal) and _is_taken_anew(page, operator, pin, wire):
+                operators.append({"op": operator.name, "pin": pin.name})
+                break
+    return {"pins": pins, "operators": operators}
+
+
+def fits_target(page: Page, target: str) -> dict[str, Any]:
+    """What the input `target` can be wired from."""
+    id, name = as_wire(target)
+    block = page[id]
+    pin = next((pin for pin in block.operator.inputs if pin.name == name), None)
+    if pin is None:
+        raise Refusal(f"{block.op} has no input {name}.", "unknown-pin", argument="target", value=target)
+    after = _reach(page, id, against=False)
+    pins = []
+    for other in page:
+        for output in other.operator.outputs if other.id not in after else ():
+            wire = Wire(other.id, output.name)
+            if _may_be(block.operator, pin, page.signal(wire)) and _is_taken(page, block, pin, wire):
+                pins.append(str(wire))
+    allowed = set(block.operator.dtypes_of(pin))
+    wants_variable = pin.name in block.operator.updates
+    operators = []
+    for operator in BLOCKS.values():
+        if wants_variable and operator.role != "variable":
+            continue
+        for output in operator.outputs:
+            if allowed.intersection(operator.dtypes_of(output)):
+                operators.append({"op": operator.name, "pin": output.name})
+                break
+    return {"pins": pins, "operators": operators}
+
+
+def _reach(page: Page, start: str, *, against: bool) -> set[str]:
+    """The block `start`, and those whose values it is made of, or (not `against` the wires) those made of its own."""
+    ways: dict[str, list[str]] = {}
+    for block in page:
+        for _, wire in block.wires():
+            here, there = (block.id, wire.block) if against else (wire.block, block.id)
+            ways.setdefault(here, []).append(there)
+    found, stack = {start}, [start]
+    while stack:
+        for id in ways.get(stack.pop(), ()):
+            if id not in found:
+                found.add(id)
+                stack.append(id)
+    return found
+
+
+def _may_be(operator: Operator, pin: Pin, signal: Signal) -> bool:
+    return signal.dtype is None or signal.dtype in operator.dtypes_of(pin)
+
+
+def _is_taken(page: Page, block: Block, pin: Pin, wire: Wire) -> bool:
+    """Whether the block would take the wire at that pin, together with what is at its others."""
+    if pin.name in block.operator.updates and page[wire.block].operator.role != "variable":
+        return False
+    source: Any = (*block.sources(pin.name), wire) if pin.many else wire
+    try:
+        infer_block(replace(block, inputs={**block.inputs, pin.name: source}), page.signal)
+    except RowgradError:
+        return False
+    return True
+
+
+def _is_taken_anew(page: Page, operator: Operator, pin: Pin, wire: Wire) -> bool:
+    """Whether a new block of `operator` would take the wire at that pin."""
+    if operator.role == "const":
+        return False
+    example = operator.example.attributes
+    required = {a.name: example.get(a.name) for a in operator.attributes if a.default is REQUIRED}
+    return _is_taken(page, Block("new", operator.name, {}, required, (0, 0)), pin, wire)

@@ -1,0 +1,124 @@
+"""Pages and results as the protocol has them. What has not changed is told by the identity of blocks and arrays, which
+are immutable, and is neither made nor sent again."""
+
+import weakref
+from collections.abc import Mapping
+from itertools import count
+from typing import Any
+
+from rowgrad import dtypes
+from rowgrad.blocks import Block, BlockResult, Page, Session, Signal
+from rowgrad.blocks.literals import Literal
+from rowgrad.blocks.page import Note
+from rowgrad.blocks.pagefile import record
+from rowgrad.blocks.results import DONE, FAILED, SKIPPED, WAITING
+from rowgrad.dtypes import Array
+from rowgrad_studio.problems import problem
+from rowgrad_studio.values import value_view
+
+
+class Shelf:
+    """Large arrays of pages. The browser gets a name for each, which can be pasted and set, instead of the numbers."""
+
+    MARK = "kept:"
+
+    def __init__(self) -> None:
+        self._arrays: weakref.WeakValueDictionary[str, Array] = weakref.WeakValueDictionary()
+        self._names: dict[int, str] = {}
+        self._numbers = count(1)
+
+    def keep(self, array: Array) -> str:
+        """The name of `array`, for as long as it lives."""
+        name = self._names.get(id(array))
+        if name is None or self._arrays.get(name) is not array:
+            name = self._names[id(array)] = f"{self.MARK}{next(self._numbers)}"
+            self._arrays[name] = array
+        return name
+
+    def fetch(self, source: Any) -> Any:
+        """`source` of a pin or an attribute, with the array instead of its name."""
+        if isinstance(source, list) and any(isinstance(item, dict) for item in source):
+            return [self.fetch(item) for item in source]
+        name = source.get("file") if isinstance(source, dict) else None
+        if isinstance(name, str) and name in self._arrays:
+            array = self._arrays[name]
+            return Literal(array, dtypes.name_of(array.dtype))
+        return source
+
+
+SHELF = Shelf()
+
+
+def signal_view(signal: Signal) -> dict[str, Any]:
+    """The `Signal` at a pin."""
+    shape = None if signal.shape is None else ["?" if size is None else size for size in signal.shape]
+    return {"dtype": signal.dtype, "shape": shape, "text": str(signal)}
+
+
+def block_view(page: Page, block: Block) -> dict[str, Any]:
+    """The `Block` as it stands on the page."""
+    inferred = page.inferred(block.id)
+    written = record(page, block, SHELF.keep)
+    return {
+        "id": block.id,
+        "op": block.op,
+        "at": written["at"],
+        "inputs": written.get("inputs", {}),
+        "attrs": written.get("attrs", {}),
+        "in": {
+            pin: [signal_view(one) for one in (found if isinstance(found, list) else [found])]
+            for pin, found in inferred.inputs.items()
+        },
+        "out": {pin: signal_view(signal) for pin, signal in inferred.outputs.items()},
+        "missing": block.missing(),
+    }
+
+
+def note_view(note: Note) -> dict[str, Any]:
+    """The `Note` on the page."""
+    return {"id": note.id, "text": note.text, "at": list(note.at)}
+
+
+def result_view(result: BlockResult) -> dict[str, Any]:
+    """The `Result` of a block."""
+    return {
+        "status": result.status,
+        "stale": result.stale,
+        "seconds": float(f"{result.seconds:.3g}"),
+        "error": None if result.error is None else problem(result.error),
+        "needs": result.needs,
+        "reason": result.reason,
+        "outputs": {pin: value_view(array) for pin, array in result.outputs.items()},
+    }
+
+
+def results_of(page: Page, session: Session) -> dict[str, BlockResult]:
+    """What the session knows of the blocks on `page`; those that cannot run because of another say so."""
+    found = {id: result for id, result in session.results().items() if id in page}
+    for id in page.order():
+        result = found.setdefault(id, BlockResult(id, page[id].op, WAITING))
+        if result.status != WAITING:
+            continue
+        for _, wire in page[id].wires():
+            source = found[wire.block]
+            if source.status in (FAILED, SKIPPED):
+                needs = source.needs if source.status == SKIPPED else wire.block
+                found[id] = BlockResult(id, page[id].op, SKIPPED, needs=needs)
+                break
+    return found
+
+
+def same_result(before: BlockResult, after: BlockResult) -> bool:
+    """Whether both would look the same."""
+    if before.status == DONE == after.status:
+        return before.stale == after.stale and _same_arrays(before.outputs, after.outputs)
+    return (before.status, before.stale, before.needs, before.error) == (
+        after.status,
+        after.stale,
+        after.needs,
+        after.error,
+    )
+
+
+def _same_arrays(before: Mapping[str, Array], after: Mapping[str, Array]) -> bool:
+    return before.keys() == after.keys() and all(before[pin] is after[pin] for pin in before)

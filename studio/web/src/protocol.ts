@@ -1,0 +1,176 @@
+// What the server and this page say to each other; see PROTOCOL.md.
+
+export type Source = string | number | boolean | null | Source[] | { value: unknown; dtype?: string; shape?: number[] } | { file: string };
+
+export interface Look {
+  shape: "circle" | "ring" | "square" | "diamond" | "triangle" | "hexagon" | "cross";
+  colour: string;
+}
+
+export interface PinDoc {
+  name: string;
+  dtype: string; // a type, or a variable such as T
+  dtypes: string[]; // the types it takes
+  shape: string;
+  doc: string;
+  many: boolean;
+}
+
+export interface AttributeDoc {
+  name: string;
+  kind: "bool" | "int" | "float" | "text" | "dtype" | "shape" | "value";
+  default: unknown;
+  required: boolean;
+  dtypes: string[]; // for kind dtype: what may be chosen
+  doc: string;
+}
+
+export interface OperatorDoc {
+  name: string;
+  family: string;
+  role: string; // "operator", or const, placeholder, variable, file, save, restore
+  summary: string;
+  formula: string;
+  notes: string;
+  errors: string[];
+  cost: string;
+  inputs: PinDoc[];
+  outputs: PinDoc[];
+  attributes: AttributeDoc[];
+  gradient: Record<string, string[]>; // differentiable inputs and their rules
+  example: { inputs: Record<string, Source>; attrs: Record<string, Source> };
+}
+
+export interface Catalogue {
+  version: string;
+  families: { name: string; title: string; header: string; frame: string }[];
+  operators: OperatorDoc[];
+  looks: Record<string, Look>; // by dtype; "" for a type that is not known
+  dtypes: string[];
+}
+
+export interface Signal {
+  dtype: string | null;
+  shape: (number | string)[] | null;
+  text: string; // float32 [batch, 3]
+}
+
+export interface Block {
+  id: string;
+  op: string;
+  at: [number, number];
+  inputs: Record<string, Source>; // as in a page file: a string is a wire
+  attrs: Record<string, Source>;
+  in: Record<string, Signal[]>; // one for each thing at the pin
+  out: Record<string, Signal>;
+  missing: string[];
+}
+
+export interface Problem {
+  message: string;
+  block: string | null;
+  pin: string | null;
+  code: string;
+  position?: number | number[] | null;
+  value?: unknown;
+}
+
+export interface Value {
+  signal: string; // float32 [3, 3]
+  dtype: string;
+  shape: number[];
+  summary: string; // min −1  max 2  mean 0.3; for screen readers too
+  kind: "cells" | "heat" | "empty";
+  cells: string[][]; // kind cells: every element as text, rows of a matrix (a vector is one column, a scalar one cell)
+  heat: {
+    rows: number;
+    columns: number; // of the picture; each cell may stand for several elements
+    values: (number | null)[][]; // null: not a finite number
+    low: number;
+    high: number; // zero-centred: low = −high where there are both signs, both 0 where all is
+    row_step: number;
+    column_step: number;
+  } | null;
+}
+
+export interface Result {
+  status: "done" | "failed" | "skipped" | "waiting";
+  stale: boolean;
+  seconds: number;
+  error: Problem | null;
+  needs: string | null;
+  reason: string; // the status in words
+  outputs: Record<string, Value>;
+}
+
+export interface Note {
+  id: string;
+  text: string;
+  at: [number, number];
+}
+
+export interface PageEvent {
+  event: "page";
+  whole: boolean;
+  revision: number;
+  name: string;
+  path: string | null;
+  dirty: boolean;
+  undo: string | null;
+  redo: string | null;
+  blocks: Record<string, Block | null>;
+  order: string[];
+  notes: Note[];
+  problems: Problem[];
+}
+
+export interface ResultsEvent {
+  event: "results";
+  whole: boolean;
+  blocks: Record<string, Result | null>;
+}
+
+export interface ProgressEvent {
+  event: "progress";
+  running: boolean;
+  step: number;
+  steps: number;
+  done: number;
+  total: number;
+  block: string | null;
+  recorded: Record<string, (number | null)[]>; // null: not a finite number
+}
+
+export interface DiskEvent {
+  event: "disk";
+}
+
+export interface SavedEvent {
+  event: "saved";
+  path: string;
+}
+
+export type ServerEvent = PageEvent | ResultsEvent | ProgressEvent | DiskEvent | SavedEvent;
+
+export interface Answer {
+  n: number;
+  ok?: Record<string, unknown>;
+  error?: Problem;
+}
+
+export interface FileEntry {
+  path: string;
+  name: string;
+  modified: number;
+}
+
+export interface Files {
+  folder: string;
+  pages: FileEntry[];
+  drafts: { id: string; name: string; path: string | null; modified: number }[];
+  examples: { name: string; title: string; summary: string; blocks: number }[];
+}
+
+export interface Origins {
+  rows: Record<string, number[]>; // input pin → the rows that went into it
+}
