@@ -137,7 +137,7 @@ def _values(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 def aligned(array: Array) -> Array:
-    """A copy that begins with a cache line, as the tensors of all frameworks do and NumPy's arrays do not."""
+    """A copy that begins with a cache line, as PyTorch's tensors do; NumPy's large arrays begin 16 bytes behind one."""
     memory = np.empty(array.nbytes + LINE, np.uint8)
     copy = memory[-memory.ctypes.data % LINE :][: array.nbytes].view(array.dtype).reshape(array.shape)
     copy[...] = array

@@ -23,6 +23,7 @@ GROUPS = {
     "mean_grad": "SparseSegmentMeanGrad: dense gradient",
     "sum_grad": "SparseSegmentSumGrad: dense gradient of a sum",
     "mean": "SparseSegmentMean: forward",
+    "unaligned": "SparseSegmentMean: forward, our arrays where NumPy places them",
     "shuffled": "SparseSegmentMeanGradV2, ids of all bags shuffled",
     "bfloat16": "SparseSegmentMeanGradV2 in bfloat16; itself: in float32",
     "int32": "SparseSegmentMeanGradV2, int32 ids; itself: int64 ids",

@@ -36,6 +36,7 @@ class Bags:
     shuffled: bool = False  # whether the (id, bag) pairs come in any order; else bag after bag
     dtype: str = "float32"
     ids: str = "int64"
+    aligned: bool = True  # whether our arrays begin with a cache line, as the tensors of frameworks do
 
     @property
     def size(self) -> int:
@@ -106,7 +107,8 @@ class Work:
         if isinstance(self.input, Entries):
             return ""
         bags = self.input
-        words = ("shuffled" * bags.shuffled, bags.dtype * (bags.dtype != "float32"), bags.ids * (bags.ids != "int64"))
+        words = ("shuffled" * bags.shuffled, bags.dtype * (bags.dtype != "float32"), bags.ids * (bags.ids != "int64"),
+                 "unaligned" * (not bags.aligned))  # fmt: skip
         return "-".join(word for word in words if word)
 
 
@@ -169,13 +171,14 @@ def _shapes(shapes: tuple[Bags, ...]) -> Iterator[Work]:
 
 
 def _variants(shapes: tuple[Bags, ...]) -> Iterator[Work]:
-    """Ours against ours: other types, another number of threads; and bags in any order."""
+    """Ours against ours: other types, another number of threads; bags in any order; arrays as NumPy places them."""
     for shape in shapes:
         plain = Work("mean_grad_v2", "variants", shape)
         # PyTorch's bags are contiguous, and its bfloat16 sums stop growing at 256; neither can take part.
         yield Work("mean_grad_v2", "shuffled", replace(shape, shuffled=True), ("tensorflow",))
         yield Work("mean_grad_v2", "bfloat16", replace(shape, dtype="bfloat16"), ("tensorflow",), {"float32": plain})
         yield Work("mean_grad_v2", "int32", replace(shape, ids="int32"), ("tensorflow",), {"int64": plain})
+        yield Work("mean", "unaligned", replace(shape, aligned=False), FORWARD_AND_BACK["mean"][:2])
         yield Work("mean_grad_v2", "threads", shape, (), {"one thread": replace(plain, threads=1)})
 
 
