@@ -11,13 +11,14 @@ from typing import Annotated
 import typer
 
 import rowgrad
-from rowgrad.cli import bench, check, convert, doctor, op, ops, run, tour
+from rowgrad.cli import bench, check, convert, doctor, op, ops, run, studio, tour
 from rowgrad.cli.problems import QuietGroup
 
 EPILOG = """[bold]Examples[/bold]
 
   rowgrad run model.page.json --loop 200     run a page of blocks
   rowgrad convert model.page.json model.py   the page as a script
+  rowgrad studio model.page.json             draw on it in the browser
   rowgrad tour                               see which row gets which gradient
   rowgrad ops sparse_slice_grad              the reference of one operator
   rowgrad op SparseSegmentMeanGrad --help    the inputs it takes
@@ -60,6 +61,7 @@ app.add_typer(op.app, name="op")
 app.command("doctor")(doctor.doctor)
 app.command("tour")(tour.tour)
 app.command("bench")(bench.bench)
+app.command("studio")(studio.studio)
 
 
 def main() -> None:

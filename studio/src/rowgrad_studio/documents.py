@@ -76,6 +76,7 @@ class Document:
         self._revision = 0
         self._blocks: dict[str, tuple[Block, Inferred, dict[str, Any]]] = {}
         self._results: dict[str, tuple[BlockResult, dict[str, Any]]] = {}
+        self._ran: dict[str, views.Ran] = {}
         self._head: dict[str, Any] = {}
         self.changes()
 
@@ -144,7 +145,7 @@ class Document:
         page, before = self.session.page, self._results
         found: dict[str, tuple[BlockResult, dict[str, Any]]] = {}
         changed: dict[str, dict[str, Any] | None] = {id: None for id in before if id not in page}
-        for id, result in views.results_of(page, self.session).items():
+        for id, result in views.results_of(page, self.session, self._ran).items():
             known = before.get(id)
             if known is None or not views.same_result(known[0], result):
                 known = (result, views.result_view(result))

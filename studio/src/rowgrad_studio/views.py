@@ -3,15 +3,16 @@ are immutable, and is neither made nor sent again."""
 
 import weakref
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from rowgrad import dtypes
 from rowgrad.blocks import Block, BlockResult, Page, Session, Signal
 from rowgrad.blocks.literals import Literal
 from rowgrad.blocks.page import Note
 from rowgrad.blocks.pagefile import record
-from rowgrad.blocks.results import DONE, FAILED, SKIPPED, WAITING
+from rowgrad.blocks.results import DONE, FAILED, SKIPPED
 from rowgrad.dtypes import Array
 from rowgrad_studio.problems import problem
 from rowgrad_studio.values import value_view
@@ -92,19 +93,31 @@ def result_view(result: BlockResult) -> dict[str, Any]:
     }
 
 
-def results_of(page: Page, session: Session) -> dict[str, BlockResult]:
-    """What the session knows of the blocks on `page`; those that cannot run because of another say so."""
-    found = {id: result for id, result in session.results().items() if id in page}
+class Ran(NamedTuple):
+    """A result without outputs, and what the block was when it came about."""
+
+    result: Mapping[str, Array]
+    inputs: Mapping[str, Any]
+    attributes: Mapping[str, Any]
+
+
+def results_of(page: Page, session: Session, ran: dict[str, Ran]) -> dict[str, BlockResult]:
+    """What the session knows of its page.
+
+    A session calls results stale; here errors are too, when the block or what feeds it has changed since. `ran` keeps
+    what is needed to tell.
+    """
+    found = dict(session.results())
     for id in page.order():
-        result = found.setdefault(id, BlockResult(id, page[id].op, WAITING))
-        if result.status != WAITING:
+        result, block = found[id], page[id]
+        if result.status not in (FAILED, SKIPPED):
             continue
-        for _, wire in page[id].wires():
-            source = found[wire.block]
-            if source.status in (FAILED, SKIPPED):
-                needs = source.needs if source.status == SKIPPED else wire.block
-                found[id] = BlockResult(id, page[id].op, SKIPPED, needs=needs)
-                break
+        then = ran.get(id)
+        if then is None or then.result is not result.outputs:
+            then = ran[id] = Ran(result.outputs, block.inputs, block.attributes)
+        is_changed = then.inputs is not block.inputs or then.attributes is not block.attributes
+        if is_changed or any(found[wire.block].stale for _, wire in block.wires()):
+            found[id] = replace(result, stale=True)
     return found
 
 
