@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rowgrad.blocks import svg
-from rowgrad.blocks.drawing import SANS
+from rowgrad.blocks.picture.drawing import SANS
 from rowgrad.errors import FileError
 
 if TYPE_CHECKING:

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from xml.parsers import expat
 
-from rowgrad.blocks import drawing, looks
-from rowgrad.blocks.cards import LABEL, Card, Piece, card, label_width, note_piece
-from rowgrad.blocks.drawing import MONO, NOT_XML, SANS, escape, number, quoted
+from rowgrad.blocks import looks
 from rowgrad.blocks.model import Wire
+from rowgrad.blocks.picture import drawing
+from rowgrad.blocks.picture.cards import LABEL, Card, Piece, card, label_width, note_piece
+from rowgrad.blocks.picture.drawing import MONO, NOT_XML, SANS, escape, number, quoted
+from rowgrad.blocks.picture.routes import Routes, Way, spread
 from rowgrad.blocks.results import DONE, FAILED, SKIPPED, WAITING, BlockResult
-from rowgrad.blocks.routes import Routes, Way, spread
 from rowgrad.errors import FileError, PageError
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rowgrad.blocks.cards import Card, Piece, label_width
-from rowgrad.blocks.drawing import number
 from rowgrad.blocks.layout import GAP
 from rowgrad.blocks.model import Wire
+from rowgrad.blocks.picture.cards import Card, Piece, label_width
+from rowgrad.blocks.picture.drawing import number
 
 BEND = 44  # the least room between a label and the next column, for wires to bend in
 BESIDE = 24

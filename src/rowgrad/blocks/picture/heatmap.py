@@ -4,8 +4,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from rowgrad.blocks import drawing, looks, values
-from rowgrad.blocks.drawing import Panel
+from rowgrad.blocks import looks, values
+from rowgrad.blocks.picture import drawing
+from rowgrad.blocks.picture.drawing import Panel
 from rowgrad.dtypes import Array
 
 MAP = 192  # the room for the cells, each way

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from rowgrad.blocks import drawing, values
-from rowgrad.blocks.drawing import MONO_WIDTH, Panel
-from rowgrad.blocks.heatmap import SMALL, heat_map
+from rowgrad.blocks import values
+from rowgrad.blocks.picture import drawing
+from rowgrad.blocks.picture.drawing import MONO_WIDTH, Panel
+from rowgrad.blocks.picture.heatmap import SMALL, heat_map
 from rowgrad.dtypes import Array
 
 MOST = 8  # rows and columns of a table

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rowgrad.blocks import drawing, layout, looks, panels, values
-from rowgrad.blocks.drawing import Panel, quoted
+from rowgrad.blocks import layout, looks, values
 from rowgrad.blocks.inference import Signal
 from rowgrad.blocks.literals import Literal
 from rowgrad.blocks.model import Block, Wire
+from rowgrad.blocks.picture import drawing, panels
+from rowgrad.blocks.picture.drawing import Panel, quoted
 from rowgrad.blocks.results import DONE, FAILED, SKIPPED, BlockResult
 from rowgrad.blocks.sources import constant
 
