@@ -1,14 +1,13 @@
-"""What all tests share: thread settings are put back, and optional frameworks are found, or missed aloud."""
+"""What all tests share: thread settings are put back, and the studio can be had in a browser."""
 
-import importlib
-import os
 from collections.abc import Iterator
-from types import ModuleType
 
 import pytest
 
 import rowgrad
 from rowgrad import threads
+
+pytest_plugins = ["studio.browser"]
 
 
 @pytest.fixture(autouse=True)
@@ -22,10 +21,3 @@ def many_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make even small calls run in parallel."""
     monkeypatch.setattr(threads, "GRAIN", 1)
     rowgrad.set_num_threads(3)
-
-
-def framework(name: str) -> ModuleType:
-    """The framework `name`; where it is missing, the test is skipped, but in CI it fails."""
-    if os.environ.get("CI"):
-        return importlib.import_module(name)
-    return pytest.importorskip(name, reason=f"{name} is not installed")

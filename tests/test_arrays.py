@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rowgrad
-from conftest import framework
+from optional import framework
 from rowgrad import arrays
 
 GRAD = np.array([[1, 2], [3, 4], [5, 6]], np.float32)

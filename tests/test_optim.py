@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import rowgrad
-from conftest import framework
+from optional import framework
 from rowgrad.optim import SGD
 
 FLOATS = [np.float16, ml_dtypes.bfloat16, np.float32, np.float64]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import rowgrad
-from conftest import framework
+from optional import framework
 from rowgrad import memory
 
 RNG = np.random.default_rng(3)
