@@ -1,0 +1,70 @@
+// The whole page: toolbar, palette, canvas, inspector, problems, status line, and the dialog that is open.
+
+import { ReactFlowProvider } from "@xyflow/react";
+import { AddDialog } from "./dialogs/AddDialog";
+import { ExamplesDialog, OpenDialog, SaveAsDialog } from "./dialogs/FileDialogs";
+import { GradientsDialog, LoopDialog, ResultDialog } from "./dialogs/RunDialogs";
+import { AskDialog, RenameDialog, ShortcutsDialog, TextDialog } from "./dialogs/SmallDialogs";
+import { Canvas } from "./parts/Canvas";
+import { Inspector } from "./parts/Inspector";
+import { Palette } from "./parts/Palette";
+import { Problems } from "./parts/Problems";
+import { Banners, StatusLine } from "./parts/Status";
+import { Toolbar } from "./parts/Toolbar";
+import { useStore } from "./store";
+
+function OpenedDialog() {
+  const dialog = useStore((state) => state.dialog);
+  switch (dialog?.kind) {
+    case "add":
+      return <AddDialog adding={dialog.adding} />;
+    case "open":
+      return <OpenDialog />;
+    case "examples":
+      return <ExamplesDialog />;
+    case "save as":
+      return <SaveAsDialog />;
+    case "loop":
+      return <LoopDialog />;
+    case "shortcuts":
+      return <ShortcutsDialog />;
+    case "gradients":
+      return <GradientsDialog output={dialog.output} />;
+    case "rename":
+      return <RenameDialog block={dialog.block} />;
+    case "result":
+      return <ResultDialog block={dialog.block} pin={dialog.pin} />;
+    case "text":
+      return <TextDialog block={dialog.block} name={dialog.name} attribute={dialog.attribute} />;
+    case "ask":
+      return <AskDialog {...dialog} />;
+    default:
+      return null;
+  }
+}
+
+export function App() {
+  const panels = useStore((state) => state.panels);
+  return (
+    <ReactFlowProvider>
+      <div className="studio">
+        <Toolbar />
+        <Banners />
+        <div className="rooms">
+          {panels.palette && <Palette />}
+          <main aria-label="Page">
+            <h1 className="hidden">rowgrad studio</h1>
+            <div className="canvas-room" data-tour="canvas">
+              <Canvas />
+            </div>
+            <Problems />
+            <div id="menus" />
+          </main>
+          {panels.inspector && <Inspector />}
+        </div>
+        <StatusLine />
+        <OpenedDialog />
+      </div>
+    </ReactFlowProvider>
+  );
+}

@@ -1,0 +1,70 @@
+// The server's HTTP side: catalogue, files, documents, downloads.
+
+import type { Catalogue, Files, Origins, Problem } from "./protocol";
+import { Refused } from "./logic/connection";
+
+async function problemOf(response: Response): Promise<Error> {
+  try {
+    const { error } = (await response.json()) as { error: Problem };
+    if (error?.message) return new Refused(error);
+  } catch {
+    // Not from our own handlers; the status is all there is.
+  }
+  return new Error(`The server answered ${response.status}.`);
+}
+
+async function get<T>(path: string): Promise<T> {
+  const response = await fetch(path, { credentials: "same-origin" });
+  if (!response.ok) throw await problemOf(response);
+  return (await response.json()) as T;
+}
+
+export type Opening = { open: string } | { new: true } | { example: string } | { draft: string } | { data: string; name: string };
+
+export const api = {
+  catalogue: () => get<Catalogue>("/api/catalogue"),
+  files: () => get<Files>("/api/files"),
+  rows: (document: string, block: string, pin: string, row: number) =>
+    get<Origins>(`/api/documents/${encodeURIComponent(document)}/rows?${new URLSearchParams({ block, pin, row: String(row) })}`),
+
+  async document(opening: Opening): Promise<string> {
+    const response = await fetch("/api/documents", { method: "POST", credentials: "same-origin", headers: { "Content-Type": "application/json" }, body: JSON.stringify(opening) });
+    if (!response.ok) throw await problemOf(response);
+    return ((await response.json()) as { document: string }).document;
+  },
+
+  async discard(draft: string): Promise<void> {
+    const response = await fetch(`/api/drafts/${encodeURIComponent(draft)}`, { method: "DELETE", credentials: "same-origin" });
+    if (!response.ok) throw await problemOf(response);
+  },
+
+  /** Whether the server still knows this browser: after a restart it has a new key. */
+  async isKnown(): Promise<boolean | null> {
+    try {
+      return (await fetch("/api/files", { credentials: "same-origin" })).status !== 403;
+    } catch {
+      return null; // it is not there
+    }
+  },
+
+  /** Fetches a file and hands it to the browser to keep; errors come back as errors rather than as a page. */
+  async download(path: string, fallback: string): Promise<string> {
+    const response = await fetch(path, { credentials: "same-origin" });
+    if (!response.ok) throw await problemOf(response);
+    const header = response.headers.get("Content-Disposition") ?? "";
+    const encoded = /filename\*=utf-8''([^;]+)/i.exec(header)?.[1];
+    const name = (encoded && decodeURIComponent(encoded)) ?? /filename="?([^";]+)"?/i.exec(header)?.[1] ?? fallback;
+    const address = URL.createObjectURL(await response.blob());
+    const link = document.createElement("a");
+    link.href = address;
+    link.download = name;
+    document.body.append(link);
+    link.click();
+    link.remove();
+    setTimeout(() => URL.revokeObjectURL(address), 10_000);
+    return name;
+  },
+
+  output: (document: string, block: string, pin: string, as: "npy" | "csv") => `/api/documents/${encodeURIComponent(document)}/output?${new URLSearchParams({ block, pin, as })}`,
+  export: (document: string, as: string) => `/api/documents/${encodeURIComponent(document)}/export?${new URLSearchParams({ as })}`,
+};

@@ -1,0 +1,114 @@
+// Wires: where they come from and go to, and the curves they are drawn as.
+
+import type { Block, Source } from "../protocol";
+
+export interface End {
+  block: string;
+  pin: string;
+}
+
+export interface Wire {
+  id: string;
+  source: End;
+  target: End;
+  position: number; // among those at the pin
+  dtype: string | null;
+  label: string;
+}
+
+export const nameOf = (end: End): string => `${end.block}:${end.pin}`;
+
+/** `block:pin` in its parts; block names hold no colon after the last one. */
+export function endOf(text: string, blocks: Record<string, Block> = {}): End {
+  const colon = text.lastIndexOf(":");
+  if (colon >= 0) return { block: text.slice(0, colon), pin: text.slice(colon + 1) };
+  return { block: text, pin: Object.keys(blocks[text]?.out ?? {})[0] ?? "" };
+}
+
+/** The sources at a pin, one by one; `many` says that a list is one of sources rather than a literal. */
+export function sourcesAt(source: Source | undefined, many: boolean): Source[] {
+  if (source === undefined || source === null) return [];
+  return many && Array.isArray(source) ? source : [source];
+}
+
+/** The wires at a pin, as they are written. */
+export function wiresAt(source: Source | undefined, many: boolean): string[] {
+  return sourcesAt(source, many).filter((item): item is string => typeof item === "string");
+}
+
+/** What is written on a wire: names of sizes without their block. */
+export function labelOf(text: string): string {
+  const short = text.replace(/[^\s[\],]+\.(?=[^\s[\],.]+[\],])/g, "");
+  return short.length > 26 ? `${short.slice(0, 25)}…` : short;
+}
+
+/** All wires of a page; `isMany(op, pin)` is answered by the catalogue. */
+export function wiresOf(blocks: Record<string, Block>, order: string[], isMany: (op: string, pin: string) => boolean): Wire[] {
+  const found: Wire[] = [];
+  for (const id of order) {
+    const block = blocks[id];
+    if (!block) continue;
+    for (const [pin, given] of Object.entries(block.inputs)) {
+      sourcesAt(given, isMany(block.op, pin)).forEach((item, position) => {
+        if (typeof item !== "string") return;
+        const source = endOf(item, blocks);
+        const signal = blocks[source.block]?.out[source.pin];
+        found.push({
+          id: `${nameOf(source)} to ${id}:${pin} ${position}`,
+          source,
+          target: { block: id, pin },
+          position,
+          dtype: signal?.dtype ?? null,
+          label: labelOf(signal?.text ?? ""),
+        });
+      });
+    }
+  }
+  return found;
+}
+
+/** The blocks that lead to `id`, itself among them. */
+export function upstream(id: string, wires: Wire[]): Set<string> {
+  const feeding = new Map<string, string[]>();
+  for (const { source, target } of wires) feeding.set(target.block, [...(feeding.get(target.block) ?? []), source.block]);
+  const found = new Set([id]);
+  const due = [id];
+  for (let next = due.pop(); next !== undefined; next = due.pop()) {
+    for (const feeder of feeding.get(next) ?? []) {
+      if (!found.has(feeder)) {
+        found.add(feeder);
+        due.push(feeder);
+      }
+    }
+  }
+  return found;
+}
+
+/** What is left at a pin of many when the wire at `position` is taken away; null clears it. */
+export function withoutWire(source: Source | undefined, position: number): Source {
+  const left = sourcesAt(source, true).filter((_, at) => at !== position);
+  return left.length ? left : null;
+}
+
+export const LABEL_SIZE = 10;
+
+/** The room that a label takes; near enough without measuring. */
+export function labelWidth(label: string): number {
+  return label.length * LABEL_SIZE * 0.54 + 10;
+}
+
+export interface Curve {
+  path: string;
+  label: { x: number; y: number; width: number } | null; // the left edge and the middle line; none where it does not fit
+}
+
+/** A wire: level through its label, then a curve to the target; backwards it swings around. */
+export function curve(x: number, y: number, toX: number, toY: number, label: string): Curve {
+  const width = label ? labelWidth(label) : 0;
+  const room = toX - x;
+  const fits = label !== "" && room > width + 34;
+  const start = fits ? x + 8 + width + 4 : x;
+  const reach = room > 0 ? Math.max(18, (toX - start) * 0.5) : Math.max(60, Math.min(220, Math.abs(room) * 0.5 + Math.abs(toY - y) * 0.2));
+  const path = `M${x} ${y}H${start}C${start + reach} ${y} ${toX - reach} ${toY} ${toX} ${toY}`;
+  return { path, label: fits ? { x: x + 8, y, width } : null };
+}

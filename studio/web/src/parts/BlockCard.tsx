@@ -1,0 +1,186 @@
+// A block as a card: head, pins with what is typed into them, attributes, results. It reads its own part of the store by its id, so that
+// a change elsewhere draws nothing here.
+
+import { memo } from "react";
+import type { NodeProps } from "@xyflow/react";
+import { literalOf } from "../logic/literal";
+import { wiresAt } from "../logic/wires";
+import type { Block, OperatorDoc, PinDoc, Result } from "../protocol";
+import { openDialog, store, useStore } from "../store";
+import { change, duplicate, feed, removeBlocks, runTo, select } from "../studio";
+import { AttributeField } from "./AttributeField";
+import { Icon } from "./Icon";
+import { LiteralField } from "./LiteralField";
+import { Menu, type Item } from "./Menu";
+import { Pin } from "./Pin";
+import { ResultView } from "./ResultView";
+
+export const BlockCard = memo(function BlockCard({ id }: NodeProps) {
+  const block = useStore((state) => state.page.blocks[id]);
+  const operator = useStore((state) => (block ? state.operators.get(block.op) : undefined));
+  const tint = useStore((state) => state.catalogue?.families.find((family) => family.name === operator?.family));
+  const result = useStore((state) => state.results[id]);
+  const current = useStore((state) => Boolean(state.progress?.running && state.progress.block === id));
+  const error = useStore((state) => state.pinErrors[`${id}:`]);
+  const far = useStore((state) => state.far);
+  if (!block || !operator) return null;
+  const status = result?.status ?? "waiting";
+  const stale = Boolean(result?.stale && status === "done");
+  return (
+    <div className={`card ${status}${stale ? " is-stale" : ""}${current ? " current" : ""}`} style={{ ["--tint" as string]: tint?.header, ["--frame" as string]: tint?.frame }}>
+      <div className="card-head" onDoubleClick={() => openDialog({ kind: "rename", block: id })}>
+        <div className="card-names">
+          <div className="card-id" title={id}>
+            {id}
+          </div>
+          {block.op !== id && <div className="card-op">{block.op}</div>}
+        </div>
+        {stale && <span className="stale-mark">stale</span>}
+        {current && <span className="current-mark">running</span>}
+        <Menu label={`Actions of ${id}`} className="quiet tiny nodrag" items={() => actions(block, operator)}>
+          <Icon name="more" />
+        </Menu>
+      </div>
+      {error && <div className="pin-error of-block">{error}</div>}
+      <Pins block={block} operator={operator} far={far} />
+      {!far && operator.attributes.map((attribute) => <AttributeField key={attribute.name} block={block} attribute={attribute} />)}
+      {!far && operator.role === "placeholder" && <FeedField block={block} />}
+      {!far && result && <Outcome block={id} result={result} stale={stale} />}
+    </div>
+  );
+});
+
+function actions(block: Block, operator: OperatorDoc): Item[] {
+  const { id } = block;
+  const first = operator.outputs[0];
+  return [
+    { label: "Run to here", do: () => void runTo(id) },
+    { label: "Add gradients", do: () => first && openDialog({ kind: "gradients", output: `${id}:${first.name}` }), disabled: !first },
+    { label: "Rename", do: () => openDialog({ kind: "rename", block: id }), keys: "F2" },
+    { label: "Duplicate", do: () => void duplicate([id]), keys: "Ctrl D" },
+    { label: "Delete", do: () => void removeBlocks([id]), keys: "Del" },
+    {
+      label: "Reference",
+      do: () => {
+        select([id]);
+        store.set(({ panels }) => ({ panels: { ...panels, inspector: true } }));
+      },
+    },
+  ];
+}
+
+function Pins({ block, operator, far }: { block: Block; operator: OperatorDoc; far: boolean }) {
+  const lines = Math.max(operator.inputs.length, operator.outputs.length);
+  return (
+    <div className="card-pins">
+      {Array.from({ length: lines }, (_, i) => {
+        const input = operator.inputs[i];
+        const output = operator.outputs[i];
+        const out = output && block.out[output.name];
+        return (
+          <div className="card-row" key={i}>
+            {input && <InputPin block={block} pin={input} far={far} />}
+            {output && (
+              <span className="pin-name out" aria-hidden="true">
+                {output.name}
+              </span>
+            )}
+            {output && <Pin block={block.id} pin={output.name} kind="output" dtype={out?.dtype ?? null} about={`${out?.text ?? ""}\n${output.doc}`} wired={false} />}
+          </div>
+        );
+      })}
+    </div>
+  );
+}
+
+const NONE: number[] = [];
+
+function InputPin({ block, pin, far }: { block: Block; pin: PinDoc; far: boolean }) {
+  const given = block.inputs[pin.name];
+  const wires = wiresAt(given, pin.many);
+  const missing = block.missing.includes(pin.name);
+  const signals = block.in[pin.name] ?? [];
+  const lit = useStore((state) => state.lit[`in ${block.id}:${pin.name}`] ?? NONE);
+  const about = signals.map((signal) => signal.text).join("; ");
+  const failed = useStore((state) => {
+    const error = state.results[block.id]?.error;
+    return error?.pin === pin.name || state.page.problems.some((problem) => problem.block === block.id && problem.pin === pin.name && problem.code !== "missing-input");
+  });
+  return (
+    <>
+      <Pin
+        block={block.id}
+        pin={pin.name}
+        kind="input"
+        dtype={signals[0]?.dtype ?? null}
+        about={`${wires.length ? `${about}, from ${wires.join(", ")}` : about || pin.shape}\n${pin.doc}`}
+        wired={given !== undefined}
+        missing={missing}
+      />
+      <span className={`pin-name${missing ? " missing" : ""}${failed ? " failed" : ""}${lit.length && wires.length ? " lit" : ""}`} aria-hidden="true">
+        {pin.name}
+      </span>
+      {!far && !wires.length && (
+        <LiteralField
+          label={`${pin.name} of ${block.id}`}
+          literal={literalOf(given)}
+          dtypes={pin.dtypes}
+          about={about}
+          placeholder={pin.many ? "wires" : "value"}
+          lit={lit}
+          onCommit={(source) => change(block.id, { [pin.name]: pin.many && source !== null && !Array.isArray(source) ? [source] : source })}
+          onText={() => openDialog({ kind: "text", block: block.id, name: pin.name, attribute: false })}
+        />
+      )}
+      {pin.many && wires.length > 1 && <span className="count">{wires.length} wires</span>}
+    </>
+  );
+}
+
+/** What a placeholder is fed with; kept by the server for this page, not in the page file. */
+function FeedField({ block }: { block: Block }) {
+  const fed = useStore((state) => state.fed[block.id]);
+  const dtype = block.attrs["dtype"];
+  return (
+    <div className="card-row attribute" title="What it is fed with when the page runs; not kept in the file.">
+      <span className="attribute-name" aria-hidden="true">
+        feed
+      </span>
+      <LiteralField
+        label={`feed of ${block.id}`}
+        literal={literalOf(fed)}
+        dtypes={typeof dtype === "string" ? [dtype] : []}
+        about=""
+        placeholder="value"
+        onCommit={async (source) => {
+          await feed(block.id, source);
+          store.set(({ fed: before }) => ({ fed: { ...before, [block.id]: source } }));
+        }}
+        onText={() => undefined}
+      />
+    </div>
+  );
+}
+
+function Outcome({ block, result, stale }: { block: string; result: Result; stale: boolean }) {
+  if (result.status === "waiting") return null;
+  if (result.status === "failed" && result.error) {
+    const { pin, message } = result.error;
+    return (
+      <div className="outcome failed">
+        {pin && !message.startsWith(pin) && <strong>{pin}: </strong>}
+        {message}
+      </div>
+    );
+  }
+  if (result.status === "skipped") return <div className="outcome skipped">{result.needs ? `needs ${result.needs}` : result.reason}</div>;
+  const outputs = Object.entries(result.outputs);
+  if (!outputs.length) return null;
+  return (
+    <div className={`outcome done${outputs.length > 1 ? " several" : ""}`}>
+      {outputs.map(([pin, value]) => (
+        <ResultView key={pin} block={block} pin={pin} value={value} stale={stale} />
+      ))}
+    </div>
+  );
+}

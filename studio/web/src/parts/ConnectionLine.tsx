@@ -1,0 +1,19 @@
+// The wire that is being dragged.
+
+import type { ConnectionLineComponentProps } from "@xyflow/react";
+import { lookOf } from "../logic/pins";
+import { curve, endOf } from "../logic/wires";
+import { useStore } from "../store";
+import { REACH } from "./WireEdge";
+
+export function ConnectionLine({ fromX, fromY, toX, toY }: ConnectionLineComponentProps) {
+  const wiring = useStore((state) => state.wiring);
+  const look = useStore((state) => {
+    const { block, pin } = endOf(state.wiring?.from ?? ":");
+    const held = state.page.blocks[block];
+    return lookOf(state.catalogue?.looks, state.wiring?.kind === "output" ? held?.out[pin]?.dtype : held?.in[pin]?.[0]?.dtype);
+  });
+  const forward = wiring?.kind !== "input";
+  const { path } = forward ? curve(fromX - REACH, fromY, toX, toY, "") : curve(toX, toY, fromX + REACH, fromY, "");
+  return <path className="wire-line drawing" d={path} style={{ ["--pin" as string]: look.colour }} />;
+}

@@ -1,0 +1,45 @@
+// Dialogs: the browser's own <dialog>, which keeps the focus inside and gives it back.
+
+import { useEffect, useRef, type ReactNode } from "react";
+import { Icon } from "./Icon";
+
+interface Props {
+  title: string;
+  onClose: () => void;
+  children: ReactNode;
+  wide?: boolean;
+  bare?: boolean; // no visible head: the content says what it is
+}
+
+export function Modal({ title, onClose, children, wide, bare }: Props) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    const element = dialog.current;
+    if (element && !element.open) element.showModal();
+    return () => element?.close();
+  }, []);
+  return (
+    <dialog
+      ref={dialog}
+      className={`modal${wide ? " wide" : ""}`}
+      aria-label={title}
+      onCancel={(event) => {
+        event.preventDefault();
+        onClose();
+      }}
+      onMouseDown={(event) => event.target === dialog.current && onClose()}
+    >
+      <div className="modal-body">
+        {!bare && (
+          <header className="modal-head">
+            <h2>{title}</h2>
+            <button type="button" className="quiet" aria-label="Close" onClick={onClose}>
+              <Icon name="close" />
+            </button>
+          </header>
+        )}
+        {children}
+      </div>
+    </dialog>
+  );
+}

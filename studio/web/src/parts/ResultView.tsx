@@ -1,0 +1,108 @@
+// One output of a block: what it is, its numbers, colours or texts. In the card it has a fixed room; the same view, larger, is in a dialog.
+
+import { memo, useState, type KeyboardEvent } from "react";
+import type { Value } from "../protocol";
+import { openDialog, say, useStore } from "../store";
+import { downloadOutput, light } from "../studio";
+import { HeatMap } from "./HeatMap";
+import { Icon } from "./Icon";
+import { Menu } from "./Menu";
+
+interface Props {
+  block: string;
+  pin: string;
+  value: Value;
+  stale: boolean;
+  large?: boolean;
+}
+
+const NONE: number[] = [];
+
+export const ResultView = memo(function ResultView({ block, pin, value, stale, large }: Props) {
+  const lit = useStore((state) => state.lit[`out ${block}:${pin}`] ?? NONE);
+  const label = `${pin} of ${block}`;
+  const downloads = () => [
+    { label: "Download as .npy", do: () => void downloadOutput(block, pin, "npy") },
+    { label: "Download as .csv", do: () => void downloadOutput(block, pin, "csv") },
+  ];
+  return (
+    <section className={`result${stale ? " stale" : ""}${large ? " large" : ""}`} role="region" aria-label={label}>
+      <div className="result-head">
+        <strong>{pin}</strong>
+        <span className="signal">{value.signal}</span>
+        {stale && <span className="stale-mark">stale</span>}
+        <span className="result-tools">
+          <Menu label={`Download ${label}`} className="quiet tiny nodrag" items={downloads}>
+            <Icon name="download" />
+          </Menu>
+          {!large && (
+            <button type="button" className="quiet tiny nodrag" aria-label={`Enlarge ${label}`} title="Enlarge" onClick={() => openDialog({ kind: "result", block, pin })}>
+              <Icon name="expand" />
+            </button>
+          )}
+        </span>
+      </div>
+      {value.kind === "empty" && <p className="dim">no elements</p>}
+      {value.kind === "heat" && (
+        <HeatMap value={value} label={label} width={large ? 640 : 232} height={large ? 420 : 62} lit={lit} onRow={(row) => void light(block, pin, row)} />
+      )}
+      {value.kind === "cells" && <Cells block={block} pin={pin} value={value} lit={lit} label={label} />}
+      {large && value.kind === "cells" && <p className="dim">{value.summary}</p>}
+    </section>
+  );
+});
+
+interface CellsProps {
+  block: string;
+  pin: string;
+  value: Value;
+  lit: number[];
+  label: string;
+}
+
+function Cells({ block, pin, value, lit, label }: CellsProps) {
+  const [active, setActive] = useState<number | null>(null);
+  const { cells } = value;
+  // A vector is told as one line where it is short, so that it takes as little room as it needs.
+  const flat = value.shape.length === 1 && cells.length <= 12 && value.dtype !== "string";
+  const go = (row: number | null): void => {
+    setActive(row);
+    void light(block, pin, row);
+  };
+  const keys = (event: KeyboardEvent): void => {
+    const step = { ArrowDown: 1, ArrowUp: -1, ArrowRight: flat ? 1 : 0, ArrowLeft: flat ? -1 : 0 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const row = Math.max(0, Math.min(cells.length - 1, active === null ? 0 : active + step));
+    go(row);
+    say(`${label}, row ${row}: ${cells[row]?.join(", ")}`);
+  };
+  const mark = (row: number): string | undefined => [lit.includes(row) ? "lit" : "", row === active ? "active" : ""].join(" ").trim() || undefined;
+  return (
+    <div className="cells nowheel nodrag" tabIndex={0} onKeyDown={keys} onBlur={() => go(null)} onPointerLeave={() => go(null)}>
+      <table>
+        <tbody>
+          {flat ? (
+            <tr>
+              {cells.map(([text], row) => (
+                <td key={row} className={mark(row)} onPointerEnter={() => go(row)}>
+                  {text}
+                </td>
+              ))}
+            </tr>
+          ) : (
+            cells.map((row, at) => (
+              <tr key={at} className={mark(at)} onPointerEnter={() => go(at)}>
+                {value.shape.length > 0 && <th scope="row">{at}</th>}
+                {row.map((text, column) => (
+                  <td key={column}>{text}</td>
+                ))}
+              </tr>
+            ))
+          )}
+        </tbody>
+      </table>
+    </div>
+  );
+}

@@ -1,0 +1,54 @@
+// The line at the bottom, which screen readers hear, and the banners at the top: no connection, changed on disk.
+
+import { progressText } from "../logic/page";
+import { useStore } from "../store";
+import { keepMine, reload, retry } from "../studio";
+
+export function StatusLine() {
+  const said = useStore((state) => state.said);
+  const progress = useStore((state) => state.progress);
+  const counts = useStore((state) => `${state.page.order.length} blocks, ${state.wires.length} wires`);
+  const path = useStore((state) => state.page.path);
+  return (
+    <footer className="status">
+      <p role="status" aria-live="polite" className={said.alarm ? "alarm" : ""}>
+        {said.text}
+        {said.n % 2 === 1 && "\u200b"}
+      </p>
+      {progress?.running && <span className="progress">{progressText(progress)}</span>}
+      {progress?.running && <progress aria-label="Progress" max={Math.max(1, progress.steps > 1 ? progress.steps : progress.total)} value={progress.steps > 1 ? progress.step : progress.done} />}
+      <span className="dim">{counts}</span>
+      <span className="dim">{path ?? "not saved yet"}</span>
+    </footer>
+  );
+}
+
+export function Banners() {
+  const connection = useStore((state) => state.connection);
+  const lost = useStore((state) => state.lost);
+  const disk = useStore((state) => state.disk);
+  const loaded = useStore((state) => state.page.revision >= 0);
+  return (
+    <>
+      {connection === "offline" && (
+        <div className="banner warn" role="region" aria-label="Connection">
+          <span>{lost ?? (loaded ? "The connection to the studio is lost. Trying again; nothing is lost, and what you do now is sent later." : "The studio cannot be reached. Trying again.")}</span>
+          <button type="button" onClick={retry}>
+            Try now
+          </button>
+        </div>
+      )}
+      {disk && (
+        <div className="banner" role="region" aria-label="Changed on disk">
+          <span>The file of this page has changed on disk.</span>
+          <button type="button" onClick={() => void reload()}>
+            Reload
+          </button>
+          <button type="button" onClick={keepMine}>
+            Keep
+          </button>
+        </div>
+      )}
+    </>
+  );
+}

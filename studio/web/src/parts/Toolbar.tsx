@@ -1,0 +1,133 @@
+// The row of buttons at the top: the page's name, keeping, changing, running.
+
+import { useEffect, useState, type ReactNode } from "react";
+import { openDialog, store, useStore } from "../store";
+import { exportAs, open, redo, run, save, setTitle, step, stop, tidy, undo } from "../studio";
+import { fit, placeForNew } from "../view";
+import { addNote } from "./Canvas";
+import { Icon, type IconName } from "./Icon";
+import { Menu } from "./Menu";
+
+interface ToolProps {
+  name: string;
+  icon?: IconName;
+  words?: boolean;
+  keys?: string;
+  disabled?: boolean;
+  primary?: boolean;
+  tour?: string;
+  hint?: string;
+  onClick: () => void;
+}
+
+function Tool({ name, icon, words, keys, disabled, primary, tour, hint, onClick }: ToolProps) {
+  const title = `${hint ?? name}${keys ? ` (${keys})` : ""}`;
+  return (
+    <button type="button" className={`tool${primary ? " primary" : ""}${words ? "" : " only-icon"}`} aria-label={name} title={title} disabled={disabled} data-tour={tour} onClick={onClick}>
+      {icon && <Icon name={icon} />}
+      {words && <span>{name}</span>}
+    </button>
+  );
+}
+
+const Group = ({ label, children }: { label: string; children: ReactNode }) => (
+  <div className="tools" role="group" aria-label={label}>
+    {children}
+  </div>
+);
+
+const toggle = (panel: "palette" | "inspector"): void => store.set(({ panels }) => ({ panels: { ...panels, [panel]: !panels[panel] } }));
+
+const EXPORTS = [
+  ["Python", "py"],
+  ["SVG picture", "svg"],
+  ["PNG picture", "png"],
+  ["GraphDef, binary", "pb"],
+  ["GraphDef, text", "pbtxt"],
+  ["Page file", "page.json"],
+] as const;
+
+export function Toolbar() {
+  const { undo: undoLabel, redo: redoLabel } = useStore((state) => state.page);
+  const running = useStore((state) => Boolean(state.progress?.running));
+  const panels = useStore((state) => state.panels);
+  const add = (): void => openDialog({ kind: "add", adding: { at: null, wire: null } });
+  return (
+    <header className="toolbar">
+      <button type="button" className="tool only-icon" aria-label="Palette panel" aria-pressed={panels.palette} title="Show or hide the palette" onClick={() => toggle("palette")}>
+        <Icon name="panel" />
+      </button>
+      <Title />
+      <Group label="Page">
+        <Tool name="New" words onClick={() => void open({ new: true })} />
+        <Tool name="Open" words keys="Ctrl O" onClick={() => openDialog({ kind: "open" })} />
+        <Tool name="Save" words keys="Ctrl S" onClick={() => void save()} />
+        <Tool name="Save as" words onClick={() => openDialog({ kind: "save as" })} />
+        <Menu label="Export" className="tool" items={() => EXPORTS.map(([label, as]) => ({ label, do: () => void exportAs(as) }))}>
+          <span>Export</span>
+          <Icon name="down" />
+        </Menu>
+      </Group>
+      <Group label="Change">
+        <Tool name="Undo" icon="undo" keys="Ctrl Z" hint={undoLabel ? `Undo: ${undoLabel}` : "Nothing to undo"} disabled={!undoLabel} onClick={() => void undo()} />
+        <Tool name="Redo" icon="redo" keys="Ctrl Shift Z" hint={redoLabel ? `Redo: ${redoLabel}` : "Nothing to redo"} disabled={!redoLabel} onClick={() => void redo()} />
+        <Tool name="Add block" icon="add" keys="Ctrl K" onClick={add} />
+        <Tool name="Add note" icon="note" onClick={() => void addNote(placeForNew())} />
+        <Tool name="Tidy up" icon="tidy" onClick={() => void tidy()} />
+        <Tool name="Fit" icon="fit" keys="F" hint="Fit all blocks into view" onClick={() => fit()} />
+      </Group>
+      <Group label="Run">
+        <Tool name="Run" icon="run" words primary keys="Ctrl Enter" tour="run" disabled={running} onClick={() => void run()} />
+        <Tool name="Step" icon="step" words hint="Run the next block" disabled={running} onClick={() => void step()} />
+        <Tool name="Loop" icon="loop" words hint="Run again and again" disabled={running} onClick={() => openDialog({ kind: "loop" })} />
+        <Tool name="Stop" icon="stop" words disabled={!running} onClick={() => void stop()} />
+      </Group>
+      <span className="spring" />
+      <Group label="Help">
+        <Tool name="Examples" words tour="examples" onClick={() => openDialog({ kind: "examples" })} />
+        <button type="button" className="tool" aria-label="Shortcuts" title="Shortcuts (?)" onClick={() => openDialog({ kind: "shortcuts" })}>
+          <span aria-hidden="true">?</span>
+        </button>
+      </Group>
+      <button type="button" className="tool only-icon" aria-label="Inspector panel" aria-pressed={panels.inspector} title="Show or hide the inspector" onClick={() => toggle("inspector")}>
+        <Icon name="panelRight" />
+      </button>
+    </header>
+  );
+}
+
+/** The name of the page, and whether it is saved. */
+function Title() {
+  const { name, path, dirty } = useStore((state) => state.page);
+  const [draft, setDraft] = useState<string | null>(null);
+  useEffect(() => setDraft(null), [name]);
+  useEffect(() => {
+    document.title = `${dirty ? "● " : ""}${name || "page"} – rowgrad studio`;
+  }, [name, dirty]);
+  const commit = (): void => {
+    if (draft !== null && draft.trim() && draft !== name) void setTitle(draft.trim());
+    setDraft(null);
+  };
+  return (
+    <div className="title">
+      <input
+        type="text"
+        aria-label="Name of the page"
+        value={draft ?? name}
+        size={Math.max(8, Math.min(22, (draft ?? name).length + 1))}
+        title={path ?? "not saved yet"}
+        spellCheck={false}
+        onChange={(event) => setDraft(event.target.value)}
+        onBlur={commit}
+        onKeyDown={(event) => {
+          if (event.key === "Enter") commit();
+          if (event.key === "Escape") setDraft(null);
+        }}
+      />
+      <span className={`dirty${dirty ? " yes" : ""}`} title={dirty ? "not saved" : "saved"}>
+        {dirty ? "●" : ""}
+        <span className="hidden">{dirty ? "not saved" : "saved"}</span>
+      </span>
+    </div>
+  );
+}

@@ -1,0 +1,29 @@
+// A wire: coloured by its type, with type and shape written on it where there is room.
+
+import type { EdgeProps } from "@xyflow/react";
+import { memo } from "react";
+import { lookOf } from "../logic/pins";
+import { curve, LABEL_SIZE, nameOf, type Wire } from "../logic/wires";
+import { useStore } from "../store";
+
+export const REACH = 11; // pins are boxes of 22; wires end in their middle
+
+export const WireEdge = memo(function WireEdge({ sourceX, sourceY, targetX, targetY, selected, data }: EdgeProps) {
+  const wire = data as unknown as Wire;
+  const look = useStore((state) => lookOf(state.catalogue?.looks, wire.dtype));
+  const { path, label } = curve(sourceX - REACH, sourceY, targetX + REACH, targetY, wire.label);
+  return (
+    <g className={`wire${selected ? " selected" : ""}`} style={{ ["--pin" as string]: look.colour }} data-wire={`${nameOf(wire.source)} to ${nameOf(wire.target)}`}>
+      <path className="wire-reach react-flow__edge-interaction" d={path} />
+      <path className="wire-line" d={path} />
+      {label && (
+        <>
+          <rect className="wire-paper" x={label.x} y={label.y - 7.5} width={label.width} height={15} rx={3} />
+          <text className="wire-label" x={label.x + 5} y={label.y + LABEL_SIZE * 0.35}>
+            {wire.label}
+          </text>
+        </>
+      )}
+    </g>
+  );
+});

@@ -1,0 +1,123 @@
+// What the page shows, in one place. A store of our own: a value, a way to change it, and a hook that draws again what depends on it.
+
+import type { Edge, Node } from "@xyflow/react";
+import { useRef, useSyncExternalStore } from "react";
+import type { ConnectionState } from "./logic/connection";
+import { EMPTY_PAGE, type PageState, type Recorded } from "./logic/page";
+import type { Wire } from "./logic/wires";
+import type { Catalogue, OperatorDoc, ProgressEvent, Result, Source } from "./protocol";
+
+export interface Wiring {
+  from: string; // block:pin
+  kind: "output" | "input"; // what it starts from
+  by: "mouse" | "keyboard";
+  fits: Set<string> | null; // null while the server is asked
+}
+
+/** Where a block is to be added, and what to join it to. */
+export interface Adding {
+  at: [number, number] | null;
+  wire: { from: string; kind: "output" | "input"; operators: { op: string; pin: string }[] } | null;
+}
+
+export type Dialog =
+  | { kind: "add"; adding: Adding }
+  | { kind: "open" }
+  | { kind: "examples" }
+  | { kind: "save as" }
+  | { kind: "loop" }
+  | { kind: "shortcuts" }
+  | { kind: "gradients"; output: string }
+  | { kind: "rename"; block: string }
+  | { kind: "result"; block: string; pin: string }
+  | { kind: "text"; block: string; name: string; attribute: boolean }
+  | { kind: "ask"; title: string; text: string; yes: string; answer: (yes: boolean) => void };
+
+export interface State {
+  catalogue: Catalogue | null;
+  operators: Map<string, OperatorDoc>;
+  document: string | null;
+  page: PageState;
+  wires: Wire[];
+  results: Record<string, Result>;
+  progress: ProgressEvent | null;
+  recorded: Recorded;
+  connection: ConnectionState;
+  lost: string | null; // why trying again is of no use
+  disk: boolean; // the file has changed on disk
+  nodes: Node[];
+  edges: Edge[];
+  selected: string | null; // the block the inspector tells about
+  shownOperator: string | null; // or an operator of the palette
+  wiring: Wiring | null;
+  pinErrors: Record<string, string>;
+  lit: Record<string, number[]>; // rows lit up, by `in block:pin` and `out block:pin`
+  dialog: Dialog | null;
+  said: { text: string; n: number; alarm: boolean };
+  panels: { palette: boolean; inspector: boolean; problems: boolean };
+  tour: number | null;
+  editingNote: string | null; // a node
+  fed: Record<string, Source>; // what placeholders were fed with from here
+  far: boolean; // many blocks, seen from afar: cards are drawn without what could not be read
+}
+
+const narrow = typeof matchMedia !== "undefined" && matchMedia("(max-width: 860px)").matches;
+
+let state: State = {
+  catalogue: null,
+  operators: new Map(),
+  document: null,
+  page: EMPTY_PAGE,
+  wires: [],
+  results: {},
+  progress: null,
+  recorded: {},
+  connection: "connecting",
+  lost: null,
+  disk: false,
+  nodes: [],
+  edges: [],
+  selected: null,
+  shownOperator: null,
+  wiring: null,
+  pinErrors: {},
+  lit: {},
+  dialog: null,
+  said: { text: "", n: 0, alarm: false },
+  panels: { palette: !narrow, inspector: !narrow, problems: true },
+  tour: null,
+  editingNote: null,
+  fed: {},
+  far: false,
+};
+const listeners = new Set<() => void>();
+
+export const store = {
+  get: (): State => state,
+  set(change: Partial<State> | ((before: State) => Partial<State>)): void {
+    state = { ...state, ...(typeof change === "function" ? change(state) : change) };
+    for (const listener of listeners) listener();
+  },
+  subscribe(listener: () => void): () => void {
+    listeners.add(listener);
+    return () => listeners.delete(listener);
+  },
+};
+
+/** Tells screen readers, and everyone in the status line. */
+export function say(text: string, alarm = false): void {
+  store.set(({ said }) => ({ said: { text, n: said.n + 1, alarm } }));
+}
+
+/** A part of the state; drawn again when it changes, told by `===` or by `equal`. */
+export function useStore<T>(select: (state: State) => T, equal: (left: T, right: T) => boolean = Object.is): T {
+  const last = useRef<{ value: T } | null>(null);
+  return useSyncExternalStore(store.subscribe, () => {
+    const value = select(state);
+    if (last.current && equal(last.current.value, value)) return last.current.value;
+    last.current = { value };
+    return value;
+  });
+}
+
+export const openDialog = (dialog: Dialog | null): void => store.set({ dialog });

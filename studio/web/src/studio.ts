@@ -1,0 +1,428 @@
+// What users can do: each function is one gesture and sends one command. The server answers with what has changed; nothing is changed
+// here in advance, except where things stand on the canvas.
+
+import { api, type Opening } from "./api";
+import { Connection, Refused, type Line } from "./logic/connection";
+import { parse } from "./logic/exact";
+import { edgesOf, nodesOf, noteOf, placedAnew } from "./logic/flow";
+import { applyPage, applyRecorded, applyResults, EMPTY_PAGE, outcome, pageFile, type PageState } from "./logic/page";
+import { GRID, type Place } from "./logic/arrange";
+import { endOf, nameOf, wiresOf, withoutWire } from "./logic/wires";
+import { cardHeight } from "./logic/card";
+import type { Problem, ServerEvent, Source } from "./protocol";
+import { openDialog, say, store } from "./store";
+
+let connection: Connection | null = null;
+
+/** One for each load of the page: numbers of commands begin anew with it. A duplicated tab would inherit a stored name. */
+const client = crypto.randomUUID();
+
+export const isMany = (op: string, pin: string): boolean => store.get().operators.get(op)?.inputs.find((item) => item.name === pin)?.many ?? false;
+
+// ——— The line to the server
+
+function hear(event: ServerEvent): void {
+  if (event.event === "page") {
+    store.set((state) => {
+      const page = applyPage(state.page, event);
+      const known = page.blocks === state.page.blocks && page.order === state.page.order;
+      const wires = known ? state.wires : wiresOf(page.blocks, page.order, isMany);
+      const nodes = nodesOf(state.nodes, page, (block) => cardHeight(block, state.operators.get(block.op)));
+      const selected = state.selected && page.blocks[state.selected] ? state.selected : null;
+      return { page, wires, nodes, edges: edgesOf(state.edges, wires), selected };
+    });
+  } else if (event.event === "results") {
+    store.set((state) => ({ results: applyResults(state.results, event) }));
+  } else if (event.event === "progress") {
+    store.set((state) => ({ progress: event, recorded: applyRecorded(state.recorded, state.progress, event) }));
+  } else if (event.event === "disk") {
+    store.set({ disk: true });
+    say("The file has changed on disk.", true);
+  } else if (event.event === "saved") {
+    store.set((state) => ({ disk: false, page: { ...state.page, path: event.path } }));
+  }
+}
+
+function join(document: string): void {
+  connection?.close();
+  store.set({ document, page: EMPTY_PAGE, wires: [], results: {}, progress: null, recorded: {}, nodes: [], edges: [], selected: null, wiring: null, pinErrors: {}, lit: {}, fed: {}, disk: false, lost: null });
+  const address = new URL(`/ws?${new URLSearchParams({ document, client })}`, location.href);
+  address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
+  const here = new URL(location.href);
+  here.search = `?${new URLSearchParams({ document })}`;
+  history.replaceState(null, "", here);
+  connection = new Connection({
+    connect: () => new WebSocket(address) as unknown as Line,
+    event: hear,
+    state: (state) => {
+      const before = store.get().connection;
+      store.set(state === "online" ? { connection: state, lost: null } : { connection: state });
+      if (state === "offline" && before === "offline") void api.isKnown().then((known) => known === false && store.set({ lost: LOCKED }));
+      if (state === "offline" && before === "online") say("The connection to the studio is lost; trying again.", true);
+      if (state === "online" && before === "offline") say("Connected again.");
+    },
+    lost: () => void bringBack(),
+    later: (milliseconds, what) => {
+      const timer = setTimeout(what, milliseconds);
+      return () => clearTimeout(timer);
+    },
+  });
+}
+
+const LOCKED = "The studio was restarted and has a new key. Open the address that it has printed, in another tab; this page stays here and goes on then.";
+
+/** The server has forgotten the page: give it the one that is on the screen, so that nothing is lost. */
+async function bringBack(): Promise<void> {
+  const { page, document } = store.get();
+  if (page === EMPTY_PAGE || !document) return;
+  try {
+    join(await api.document({ data: base64(new TextEncoder().encode(pageFile(page))), name: `${page.name || "page"}.page.json` }));
+    say("The studio was restarted; the page was brought back.");
+  } catch {
+    store.set({ lost: LOCKED });
+  }
+}
+
+export const retry = (): void => connection?.retry();
+export const unanswered = (): number => connection?.waiting ?? 0;
+
+async function send(what: string, given: Record<string, unknown> = {}): Promise<Record<string, unknown>> {
+  if (!connection) throw new Error("There is no page yet.");
+  return connection.send(what, given);
+}
+
+/** Sends a command; an error is told, and shown at its pin. Gives null where it was refused. */
+async function gesture(what: string, given: Record<string, unknown> = {}): Promise<Record<string, unknown> | null> {
+  try {
+    return await send(what, given);
+  } catch (error) {
+    complain(error);
+    return null;
+  }
+}
+
+export function complain(error: unknown): void {
+  const message = error instanceof Error ? error.message : String(error);
+  if (error instanceof Refused && error.problem.block) showAtPin(error.problem);
+  say(message, true);
+}
+
+let forgetting: ReturnType<typeof setTimeout> | undefined;
+
+/** Errors of gestures stay at the pin until the next gesture there, or for a while. */
+export function showAtPin({ block, pin, message }: Pick<Problem, "block" | "pin" | "message">): void {
+  store.set({ pinErrors: { [`${block}:${pin ?? ""}`]: message } });
+  clearTimeout(forgetting);
+  forgetting = setTimeout(() => store.set({ pinErrors: {} }), 15_000);
+}
+
+export const clearPinErrors = (): void => {
+  if (Object.keys(store.get().pinErrors).length) store.set({ pinErrors: {} });
+};
+
+// ——— Opening and keeping
+
+export async function start(): Promise<void> {
+  const catalogue = await api.catalogue();
+  store.set({ catalogue, operators: new Map(catalogue.operators.map((operator) => [operator.name, operator])) });
+  const given = new URLSearchParams(location.search);
+  const document = given.get("document");
+  if (document) join(document);
+  else if (given.get("open")) await open({ open: given.get("open") as string });
+  else await open({ new: true });
+}
+
+export async function open(opening: Opening): Promise<boolean> {
+  try {
+    join(await api.document(opening));
+    return true;
+  } catch (error) {
+    complain(error);
+    return false;
+  }
+}
+
+const base64 = (bytes: Uint8Array): string => {
+  let text = "";
+  for (let at = 0; at < bytes.length; at += 0x8000) text += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
+  return btoa(text);
+};
+
+export async function openFile(file: File): Promise<void> {
+  if (await open({ data: base64(new Uint8Array(await file.arrayBuffer())), name: file.name })) say(`Opened ${file.name}.`);
+}
+
+export async function save(path?: string, overwrite = false): Promise<void> {
+  if (!path && !store.get().page.path) {
+    openDialog({ kind: "save as" });
+    return;
+  }
+  try {
+    const ok = await send("save", { ...(path ? { path } : {}), ...(overwrite ? { overwrite } : {}) });
+    store.set({ disk: false });
+    say(`Saved ${String(ok["path"] ?? path ?? "")}.`);
+  } catch (error) {
+    const code = error instanceof Refused ? error.problem.code : "";
+    if (code === "exists" || code === "changed-on-disk") {
+      openDialog({
+        kind: "ask",
+        title: code === "exists" ? "Overwrite the file?" : "Overwrite what has changed on disk?",
+        text: (error as Error).message,
+        yes: "Overwrite",
+        answer: (yes) => yes && void save(path, true),
+      });
+    } else complain(error);
+  }
+}
+
+export async function reload(): Promise<void> {
+  if (await gesture("reload")) {
+    store.set({ disk: false });
+    say("Read the file again.");
+  }
+}
+
+export const keepMine = (): void => store.set({ disk: false });
+export const setTitle = (name: string): Promise<unknown> => gesture("title", { name });
+
+export async function exportAs(as: string): Promise<void> {
+  const { document, page } = store.get();
+  if (!document) return;
+  try {
+    say(`Exported ${await api.download(api.export(document, as), `${page.name || "page"}.${as}`)}.`);
+  } catch (error) {
+    complain(error);
+  }
+}
+
+export async function downloadOutput(block: string, pin: string, as: "npy" | "csv"): Promise<void> {
+  const { document } = store.get();
+  if (!document) return;
+  try {
+    say(`Downloaded ${await api.download(api.output(document, block, pin, as), `${block}.${pin}.${as}`)}.`);
+  } catch (error) {
+    complain(error);
+  }
+}
+
+// ——— Blocks
+
+export async function addBlock(op: string, at: Place, more: { connect?: Record<string, string>; example?: boolean } = {}): Promise<string | null> {
+  const operator = store.get().operators.get(op);
+  if (!operator) return null;
+  const given = more.example ? { inputs: operator.example.inputs, attrs: operator.example.attrs } : {};
+  const ok = await gesture("add", { op, at, ...given, ...(more.connect ? { connect: more.connect } : {}) });
+  if (!ok) return null;
+  const id = String(ok["block"]);
+  say(`Added ${id}.`);
+  select([id]);
+  return id;
+}
+
+export function select(ids: string[]): void {
+  const chosen = new Set(ids);
+  store.set(({ nodes, edges, page }) => ({
+    nodes: nodes.map((node) => (Boolean(node.selected) === chosen.has(node.id) ? node : { ...node, selected: chosen.has(node.id) })),
+    edges: edges.map((edge) => (edge.selected ? { ...edge, selected: false } : edge)),
+    selected: ids.find((id) => page.blocks[id]) ?? null,
+    shownOperator: null,
+  }));
+}
+
+export const selection = (): string[] => store.get().nodes.filter((node) => node.selected).map((node) => node.id);
+export const selectedBlocks = (): string[] => selection().filter((id) => store.get().page.blocks[id]);
+
+/** Deletes what is selected: blocks, notes, or wires. */
+export async function removeSelected(): Promise<void> {
+  const blocks = selectedBlocks();
+  const notes = selection().flatMap((id) => noteOf(id) ?? []);
+  const wires = store.get().edges.filter((edge) => edge.selected);
+  if (blocks.length + notes.length) {
+    if (await gesture("remove", { blocks, notes })) say(blocks.length + notes.length === 1 ? `Deleted ${blocks[0] ?? "a note"}.` : `Deleted ${blocks.length + notes.length} blocks and notes.`);
+  } else for (const edge of wires) await removeWire(edge.id);
+}
+
+export const removeBlocks = (blocks: string[]): Promise<unknown> => gesture("remove", { blocks }).then((ok) => ok && say(`Deleted ${blocks.join(", ")}.`));
+
+export const change = (block: string, set: Record<string, Source>): Promise<Record<string, unknown>> => send("change", { block, set });
+
+export async function rename(block: string, name: string): Promise<void> {
+  await send("rename", { block, name });
+  say(`${block} is now ${name}.`);
+  select([name]);
+}
+
+/** Puts what was dragged where it was dropped; one step of undo. */
+export async function drop(places: Record<string, Place>): Promise<void> {
+  const blocks: Record<string, Place> = {};
+  const notes: Record<string, Place> = {};
+  for (const [id, at] of Object.entries(places)) {
+    const note = noteOf(id);
+    if (note === null) blocks[id] = at;
+    else notes[note] = at;
+  }
+  if (!(await gesture("move", { places: blocks, notes }))) store.set(({ nodes, page }) => ({ nodes: placedAnew(nodes, page) }));
+}
+
+export const tidy = async (): Promise<void> => {
+  const blocks = selectedBlocks();
+  if (await gesture("tidy", blocks.length > 1 ? { blocks } : {})) say("Tidied up.");
+};
+
+export async function paste(page: { blocks: unknown[] }, at: Place): Promise<void> {
+  const ok = await gesture("paste", { blocks: page.blocks, at });
+  if (!ok) return;
+  const ids = ok["blocks"] as string[];
+  select(ids);
+  say(`Pasted ${ids.length === 1 ? ids[0] : `${ids.length} blocks`}.`);
+}
+
+export const copied = (ids = selectedBlocks()): string => pageFile(store.get().page, ids);
+
+export async function duplicate(ids = selectedBlocks()): Promise<void> {
+  const { page } = store.get();
+  if (!ids.length) return;
+  const corner = (axis: 0 | 1): number => Math.min(...ids.map((id) => page.blocks[id]?.at[axis] ?? 0));
+  await paste(parse(copied(ids)) as unknown as { blocks: unknown[] }, [corner(0) + 4 * GRID, corner(1) + 4 * GRID]);
+}
+
+export async function changeNote(id: string | null, text?: string, at?: Place): Promise<string | null> {
+  const note = store.get().page.notes.find((item) => item.id === id);
+  const ok = await gesture("note", { ...(id ? { id } : {}), text: text ?? note?.text ?? "", at: at ?? note?.at ?? [0, 0] });
+  return ok ? String(ok["note"] ?? "") : null;
+}
+
+export async function undo(): Promise<void> {
+  const ok = await gesture("undo");
+  if (ok) say(`Undone: ${String(ok["label"] ?? "")}`);
+}
+
+export async function redo(): Promise<void> {
+  const ok = await gesture("redo");
+  if (ok) say(`Done again: ${String(ok["label"] ?? "")}`);
+}
+
+// ——— Wires
+
+/** Draws a wire; where it is refused, the reason stands at the pin. */
+export async function connect(source: string, target: string): Promise<boolean> {
+  clearPinErrors();
+  try {
+    await send("connect", { source, target });
+    say(`Wired ${source} to ${target}.`);
+    return true;
+  } catch (error) {
+    const { block, pin } = endOf(target);
+    showAtPin({ block, pin, message: error instanceof Error ? error.message : String(error) });
+    say(`Not wired: ${error instanceof Error ? error.message : String(error)}`, true);
+    return false;
+  }
+}
+
+export async function removeWire(id: string): Promise<void> {
+  const wire = store.get().wires.find((item) => item.id === id);
+  if (!wire) return;
+  const { block, pin } = wire.target;
+  const holder = store.get().page.blocks[block];
+  const many = holder && isMany(holder.op, pin);
+  const ok = many ? await gesture("change", { block, set: { [pin]: withoutWire(holder.inputs[pin], wire.position) } }) : await gesture("disconnect", { target: nameOf(wire.target) });
+  if (ok) say(`Took away the wire to ${nameOf(wire.target)}.`);
+}
+
+export async function disconnect(target: string): Promise<void> {
+  if (await gesture("disconnect", { target })) say(`Took away what was at ${target}.`);
+}
+
+/** A wire begins: asks what fits, once. Gives the operators that could be at its other end. */
+export async function startWire(from: string, kind: "output" | "input", by: "mouse" | "keyboard"): Promise<{ op: string; pin: string }[]> {
+  clearPinErrors();
+  store.set({ wiring: { from, kind, by, fits: null } });
+  try {
+    const ok = await send("fits", kind === "output" ? { source: from } : { target: from });
+    const fits = new Set(ok["pins"] as string[]);
+    store.set(({ wiring }) => (wiring?.from === from ? { wiring: { ...wiring, fits } } : {}));
+    if (by === "keyboard") {
+      const wanted = kind === "output" ? "an input" : "an output";
+      say(`Wiring from ${from}: choose ${wanted}; Tab through the ${fits.size} pins that fit; Enter connects; Escape cancels.`);
+    }
+    return ok["operators"] as { op: string; pin: string }[];
+  } catch (error) {
+    complain(error);
+    return [];
+  }
+}
+
+export const endWire = (): void => {
+  if (store.get().wiring) store.set({ wiring: null });
+};
+
+// ——— Running
+
+async function running(what: string, given: Record<string, unknown>, label: string): Promise<void> {
+  const ok = await gesture(what, given);
+  if (!ok) return;
+  const { results } = store.get();
+  const asked = Number(given["steps"] ?? 0);
+  const taken = Number(ok["steps"] ?? asked);
+  if (what === "step") say(ok["block"] ? `Ran ${String(ok["block"])}.` : "Nothing is due.");
+  else if (taken < asked) say(`${label} ended after ${taken}: ${outcome(results)}.`);
+  else say(`${label} finished: ${outcome(results)}.`);
+}
+
+export const run = (): Promise<void> => running("run", {}, "Run");
+export const runTo = (block: string): Promise<void> => running("run_to", { block }, `Run to ${block}`);
+export const step = (): Promise<void> => running("step", {}, "Step");
+export const loop = (steps: number, record: string[]): Promise<void> => running("loop", { steps, record }, `Loop of ${steps} steps`);
+export const stop = async (): Promise<void> => {
+  if (await gesture("stop")) say("Stopped.");
+};
+export const reset = async (): Promise<void> => {
+  if (await gesture("reset")) {
+    store.set({ recorded: {} });
+    say("Forgot results and variables.");
+  }
+};
+export const feed = (block: string, value: Source): Promise<Record<string, unknown>> => send("feed", { block, value });
+
+export async function addGradients(y: string, xs: string[]): Promise<void> {
+  const ok = await send("add_gradients", { y, xs });
+  const ids = ok["blocks"] as string[];
+  select(ids);
+  say(`Added ${ids.length} gradient blocks.`);
+}
+
+export async function checkGradients(y: string, xs: string[]): Promise<string> {
+  return String((await send("check_gradients", { y, xs }))["text"] ?? "");
+}
+
+// ——— Rows that a gradient came from
+
+const origins = new Map<string, Promise<Record<string, number[]>>>();
+let wanted = "";
+
+export async function light(block: string, pin: string, row: number | null): Promise<void> {
+  const { document, page } = store.get();
+  const key = row === null ? "" : `${document} ${page.revision} ${block}:${pin} ${row}`;
+  wanted = key;
+  if (row === null || !document) {
+    if (Object.keys(store.get().lit).length) store.set({ lit: {} });
+    return;
+  }
+  if (!origins.has(key)) {
+    if (origins.size > 500) origins.clear();
+    origins.set(key, api.rows(document, block, pin, row).then((found) => found.rows, () => ({})));
+  }
+  const rows = await (origins.get(key) as Promise<Record<string, number[]>>);
+  if (wanted === key) store.set({ lit: litBy(page, block, rows) });
+}
+
+/** The rows that light up: at the pins themselves, and in the results of what is wired to them. */
+function litBy(page: PageState, block: string, rows: Record<string, number[]>): Record<string, number[]> {
+  const lit: Record<string, number[]> = {};
+  for (const [pin, found] of Object.entries(rows)) {
+    lit[`in ${block}:${pin}`] = found;
+    const source = page.blocks[block]?.inputs[pin];
+    if (typeof source === "string") lit[`out ${nameOf(endOf(source, page.blocks))}`] = found;
+  }
+  return lit;
+}

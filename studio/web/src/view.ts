@@ -1,0 +1,87 @@
+// What is seen of the canvas: fitting, jumping to a block, the place for a new one.
+
+import type { ReactFlowInstance } from "@xyflow/react";
+import { CARD, freePlace, type Box, type Place } from "./logic/arrange";
+import { store } from "./store";
+import { select } from "./studio";
+
+let flow: ReactFlowInstance | null = null;
+let room: HTMLElement | null = null;
+
+export function setView(instance: ReactFlowInstance | null, element: HTMLElement | null): void {
+  flow = instance;
+  room = element;
+}
+
+const motion = (): number => (matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 250);
+
+export function fit(animated = true): void {
+  void flow?.fitView({ padding: 0.08, maxZoom: 1, duration: animated ? motion() : 0 });
+}
+
+export const zoomBy = (factor: number): void => void flow?.zoomTo(flow.getZoom() * factor, { duration: motion() });
+
+/** A point of the window on the page. */
+export function placeAt(x: number, y: number): Place {
+  const point = flow?.screenToFlowPosition({ x, y }) ?? { x: 0, y: 0 };
+  return [Math.round(point.x), Math.round(point.y)];
+}
+
+function middle(): Place {
+  const box = room?.getBoundingClientRect();
+  return box ? placeAt(box.left + box.width / 2, box.top + box.height / 2) : [0, 0];
+}
+
+const boxes = (): Box[] => store.get().nodes.map((node) => ({ x: node.position.x, y: node.position.y, width: node.measured?.width ?? CARD, height: node.measured?.height ?? 150 }));
+
+/** Where a block that is added by key or click stands: in the middle of what is seen, covering nothing. */
+export function placeForNew(): Place {
+  const [x, y] = middle();
+  return freePlace([x - CARD / 2, y - 80], { width: CARD, height: 170 }, boxes());
+}
+
+/** Moves a block into sight, if it is not. */
+export function reveal(id: string, margin = 24): void {
+  const node = flow?.getInternalNode(id);
+  const box = room?.getBoundingClientRect();
+  if (!flow || !node || !box) return;
+  const { x, y, zoom } = flow.getViewport();
+  const left = node.internals.positionAbsolute.x * zoom + x;
+  const top = node.internals.positionAbsolute.y * zoom + y;
+  const width = (node.measured.width ?? CARD) * zoom;
+  const height = (node.measured.height ?? 150) * zoom;
+  const inside = left >= margin && top >= margin && left + width <= box.width - margin && top + Math.min(height, 120) <= box.height - margin;
+  if (inside && zoom > 0.3) return;
+  const { x: nodeX, y: nodeY } = node.internals.positionAbsolute;
+  void flow.setCenter(nodeX + (node.measured.width ?? CARD) / 2, nodeY + (node.measured.height ?? 150) / 2, { zoom: Math.max(zoom, 0.8), duration: motion() });
+}
+
+const pinElement = (kind: string, name: string): HTMLElement | null => document.querySelector(`[data-pin="${CSS.escape(`${kind} ${name}`)}"]`);
+
+/** To a block or one of its pins, with the focus. */
+export function jumpTo(block: string, pin?: string | null, kind: "input" | "output" = "input"): void {
+  if (!store.get().page.blocks[block]) return;
+  select([block]);
+  reveal(block);
+  // The block may have to be drawn first.
+  setTimeout(() => {
+    const target = (pin && pinElement(kind, `${block}:${pin}`)) || document.querySelector<HTMLElement>(`.react-flow__node[data-id="${CSS.escape(block)}"]`);
+    target?.focus({ preventScroll: true });
+  }, 60);
+}
+
+/** The next pin that fits the wire that is being drawn, after the one that has the focus. */
+export function nextFitting(backwards: boolean): void {
+  const { wiring, page } = store.get();
+  if (!wiring?.fits?.size) return;
+  const kind = wiring.kind === "output" ? "input" : "output";
+  const order = new Map(page.order.map((id, at) => [id, at]));
+  const pins = [...wiring.fits].sort((left, right) => (order.get(left.slice(0, left.lastIndexOf(":"))) ?? 0) - (order.get(right.slice(0, right.lastIndexOf(":"))) ?? 0));
+  const at = pins.findIndex((name) => pinElement(kind, name) === document.activeElement);
+  const next = pins.at(at < 0 ? (backwards ? -1 : 0) : (at + (backwards ? -1 : 1)) % pins.length) as string;
+  const block = next.slice(0, next.lastIndexOf(":"));
+  reveal(block);
+  const focus = (): void => pinElement(kind, next)?.focus({ preventScroll: true });
+  if (pinElement(kind, next)) focus();
+  else setTimeout(focus, 80);
+}
