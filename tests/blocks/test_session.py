@@ -305,7 +305,7 @@ def test_files_in_and_out(tmp_path: Any) -> None:
     assert session.run()["f"].output.shape == (5,)
 
 
-@pytest.mark.parametrize("name", ["../x.npz", "/tmp/x.npz", "sub/../../x.npz", "", "x.npy", "missing/x.npz"])
+@pytest.mark.parametrize("name", ["../x.npz", "/x.npz", "sub/../../x.npz", "", "x.npy", "missing/x.npz"])
 def test_saving_stays_in_the_folder(tmp_path: Any, name: str) -> None:
     (tmp_path / "inner" / "sub").mkdir(parents=True)
     page = Page(folder=tmp_path / "inner")
