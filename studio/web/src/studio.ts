@@ -372,7 +372,10 @@ async function running(what: string, given: Record<string, unknown>, label: stri
 export const run = (): Promise<void> => running("run", {}, "Run");
 export const runTo = (block: string): Promise<void> => running("run_to", { block }, `Run to ${block}`);
 export const step = (): Promise<void> => running("step", {}, "Step");
-export const loop = (steps: number, record: string[]): Promise<void> => running("loop", { steps, record }, `Loop of ${steps} steps`);
+export const loop = (steps: number, record: string[]): Promise<void> => {
+  store.set({ recorded: {} });
+  return running("loop", { steps, record }, `Loop of ${steps} steps`);
+};
 export const stop = async (): Promise<void> => {
   if (await gesture("stop")) say("Stopped.");
 };

@@ -113,7 +113,7 @@ export function SaveAsDialog() {
     const wanted = typed.trim();
     if (!wanted) return;
     close();
-    void save(/\.page\.json$/.test(wanted) ? wanted : `${wanted.replace(/\.json$/, "")}.page.json`);
+    void save(`${wanted.replace(/(\.page|\.json)+$/, "")}.page.json`); // whoever types the ending has it once
   };
   return (
     <Modal title="Save as" onClose={close}>

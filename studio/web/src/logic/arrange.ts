@@ -1,7 +1,7 @@
 // Where blocks stand: the grid, lining up, free places for new ones. Sizes are those of the cards.
 
 export const GRID = 10;
-export const CARD = 260;
+export const CARD = 250;
 
 export type Place = [number, number];
 export interface Box {

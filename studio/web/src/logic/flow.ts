@@ -2,6 +2,7 @@
 
 import type { Edge, Node } from "@xyflow/react";
 import type { Block, Note } from "../protocol";
+import { CARD } from "./arrange";
 import type { PageState } from "./page";
 import type { Wire } from "./wires";
 
@@ -12,8 +13,7 @@ function nodeOf(old: Node | undefined, type: "block" | "note", id: string, at: [
   const told = old?.data["at"] as [number, number] | undefined;
   // What the user is dragging, or has just dropped, stays where it is until the server tells another place.
   if (old && old.ariaLabel === label && told && isSame(told[0], x) && isSame(told[1], y)) return old;
-  const fresh: Node = { id, type, position: { x, y }, data: { at }, ariaLabel: label, domAttributes: { "aria-roledescription": type }, initialWidth: 260, initialHeight: height };
-  if (type === "block") fresh.dragHandle = ".card-head";
+  const fresh: Node = { id, type, position: { x, y }, data: { at }, ariaLabel: label, domAttributes: { "aria-roledescription": type }, initialWidth: CARD, initialHeight: height };
   return old ? { ...old, ...fresh, position: old.dragging ? old.position : fresh.position } : fresh;
 }
 

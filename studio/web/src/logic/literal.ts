@@ -92,7 +92,7 @@ export function leafProblem(leaf: Leaf, dtypes: string[]): string | null {
 /** One cell: a number, truth value or text, strictly. */
 export function readLeaf(text: string, dtypes: string[]): Read {
   const onlyText = dtypes.length > 0 && dtypes.every((dtype) => dtype === "string");
-  if (onlyText) return { ok: true, value: /^".*"$/s.test(text) ? unquoted(text) : text };
+  if (onlyText) return { ok: true, value: /^(".*"|'.*')$/s.test(text) ? unquoted(text) : text };
   const word = text.trim();
   if (word === "") return wrong("It is empty; type a value.");
   const leaf = leafOf(word);

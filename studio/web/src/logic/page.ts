@@ -59,7 +59,7 @@ export type Recorded = Record<string, (number | null)[]>; // null: not a number
 
 /** Recorded values grow while a loop runs, and begin anew with the next one. */
 export function applyRecorded(before: Recorded, last: ProgressEvent | null, event: ProgressEvent): Recorded {
-  const begins = event.running && !last?.running && event.steps > 0;
+  const begins = event.running && !last?.running && event.steps > 1;
   const kept = begins ? {} : before;
   const entries = Object.entries(event.recorded ?? {}).filter(([, values]) => values.length > 0);
   if (!entries.length) return kept;

@@ -90,25 +90,35 @@ export function withoutWire(source: Source | undefined, position: number): Sourc
   return left.length ? left : null;
 }
 
-export const LABEL_SIZE = 10;
+export const LABEL_SIZE = 9.5;
 
-/** The room that a label takes; near enough without measuring. */
+/** The room that a line of a label takes; near enough without measuring. */
 export function labelWidth(label: string): number {
-  return label.length * LABEL_SIZE * 0.54 + 10;
+  return label.length * LABEL_SIZE * 0.53 + 8;
 }
 
 export interface Curve {
   path: string;
-  label: { x: number; y: number; width: number } | null; // the left edge and the middle line; none where it does not fit
+  label: { x: number; y: number; width: number; lines: string[] } | null; // the left edge and the middle line; none where it does not fit
+}
+
+const BEFORE = 9; // from the pin to its label
+const BEND = 26; // what a curve needs at least
+
+/** The label in as many lines as its room asks for: type and shape side by side, or one above the other. */
+function inLines(label: string, room: number): string[] | null {
+  const space = label.indexOf(" ");
+  const choices = [[label], ...(space > 0 ? [[label.slice(0, space), label.slice(space + 1)]] : [])];
+  return choices.find((lines) => label !== "" && Math.max(...lines.map(labelWidth)) + BEFORE + BEND <= room) ?? null;
 }
 
 /** A wire: level through its label, then a curve to the target; backwards it swings around. */
 export function curve(x: number, y: number, toX: number, toY: number, label: string): Curve {
-  const width = label ? labelWidth(label) : 0;
   const room = toX - x;
-  const fits = label !== "" && room > width + 34;
-  const start = fits ? x + 8 + width + 4 : x;
-  const reach = room > 0 ? Math.max(18, (toX - start) * 0.5) : Math.max(60, Math.min(220, Math.abs(room) * 0.5 + Math.abs(toY - y) * 0.2));
+  const lines = inLines(label, room);
+  const width = lines ? Math.max(...lines.map(labelWidth)) : 0;
+  const start = lines ? x + BEFORE + width : x;
+  const reach = room > 0 ? Math.max(12, (toX - start) * 0.5) : Math.max(60, Math.min(220, Math.abs(room) * 0.5 + Math.abs(toY - y) * 0.2));
   const path = `M${x} ${y}H${start}C${start + reach} ${y} ${toX - reach} ${toY} ${toX} ${toY}`;
-  return { path, label: fits ? { x: x + 8, y, width } : null };
+  return { path, label: lines && { x: x + BEFORE, y, width, lines } };
 }

@@ -12,7 +12,7 @@ const PATHS = {
   tidy: "M2.5 3h4v4h-4zM9.5 3h4v3h-4zM9.5 9.5h4v3.5h-4zM6.5 5h3M8 5v6h1.5",
   fit: "M2.5 6V2.5H6M10 2.5h3.5V6M13.5 10v3.5H10M6 13.5H2.5V10",
   note: "M3 2.5h10v7.5l-3.5 3.5H3zM13 10H9.5v3.5",
-  more: "M3.5 8h.01M8 8h.01M12.5 8h.01",
+  more: "M3.2 7.6v.8M8 7.6v.8M12.8 7.6v.8",
   expand: "M9.5 2.5h4v4M13.5 2.5L9 7M6.5 13.5h-4v-4M2.5 13.5L7 9",
   download: "M8 2.5v7.5M4.8 7L8 10.2 11.2 7M3 13.5h10",
   table: "M2.5 3h11v10h-11zM2.5 6.4h11M2.5 9.7h11M6.2 3v10M9.9 3v10",

@@ -22,7 +22,7 @@ export function Inspector() {
         {several > 1 && <p className="dim">{several} selected</p>}
         {block && (
           <div className="inspector-block">
-            <h2>{block.id}</h2>
+            {block.id !== block.op && <h2>{block.id}</h2>}
             {result && result.status !== "waiting" && (
               <p className="dim">
                 {result.reason}

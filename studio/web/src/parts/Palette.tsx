@@ -87,7 +87,7 @@ const PaletteItem = memo(function PaletteItem({ operator }: { operator: Operator
         event.dataTransfer.effectAllowed = "copy";
       }}
     >
-      {operator.name}
+      <span>{operator.name}</span>
     </button>
   );
 });

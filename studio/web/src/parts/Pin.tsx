@@ -50,6 +50,7 @@ export const Pin = memo(function Pin({ block, pin, kind, dtype, about, wired, mi
     else void startWire(name, kind, "keyboard");
   };
   const keys = (event: KeyboardEvent<HTMLDivElement>): void => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return; // Ctrl Enter runs the page
     if (event.key === "Enter" || event.key === " ") {
       event.preventDefault();
       event.stopPropagation();

@@ -44,7 +44,7 @@ export const ResultView = memo(function ResultView({ block, pin, value, stale, l
       </div>
       {value.kind === "empty" && <p className="dim">no elements</p>}
       {value.kind === "heat" && (
-        <HeatMap value={value} label={label} width={large ? 640 : 232} height={large ? 420 : 62} lit={lit} onRow={(row) => void light(block, pin, row)} />
+        <HeatMap value={value} label={label} width={large ? 640 : 222} height={large ? 420 : 62} lit={lit} onRow={(row) => void light(block, pin, row)} />
       )}
       {value.kind === "cells" && <Cells block={block} pin={pin} value={value} lit={lit} label={label} />}
       {large && value.kind === "cells" && <p className="dim">{value.summary}</p>}

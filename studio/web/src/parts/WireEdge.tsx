@@ -3,7 +3,7 @@
 import type { EdgeProps } from "@xyflow/react";
 import { memo } from "react";
 import { lookOf } from "../logic/pins";
-import { curve, LABEL_SIZE, nameOf, type Wire } from "../logic/wires";
+import { curve, nameOf, type Wire } from "../logic/wires";
 import { useStore } from "../store";
 
 export const REACH = 11; // pins are boxes of 22; wires end in their middle
@@ -18,10 +18,12 @@ export const WireEdge = memo(function WireEdge({ sourceX, sourceY, targetX, targ
       <path className="wire-line" d={path} />
       {label && (
         <>
-          <rect className="wire-paper" x={label.x} y={label.y - 7.5} width={label.width} height={15} rx={3} />
-          <text className="wire-label" x={label.x + 5} y={label.y + LABEL_SIZE * 0.35}>
-            {wire.label}
-          </text>
+          <rect className="wire-paper" x={label.x} y={label.y - (label.lines.length > 1 ? 10.5 : 7)} width={label.width} height={label.lines.length > 1 ? 21 : 14} rx={3} />
+          {label.lines.map((line, at) => (
+            <text key={line} className="wire-label" x={label.x + 4} y={label.y + 3.4 + (at - (label.lines.length - 1) / 2) * 9.6}>
+              {line}
+            </text>
+          ))}
         </>
       )}
     </g>
