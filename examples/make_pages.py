@@ -35,12 +35,14 @@ def page(name: str, **results: Any) -> Callable[[Callable[[Page], None]], Callab
 @page("sqrt_n_grad", SparseSegmentSqrtNGrad__output=[[0.707107, 1.414214, 2.12132], [0.707107, 1.414214, 2.12132],
                                                      [3, 1, 5]])  # fmt: skip
 def sqrt_n_grad(page: Page) -> None:
+    """SparseSegmentSqrtNGrad: a segment of two rows gives each its gradient, divided by the square root of two."""
     page.add("Const", "grad", value=G, dtype="float32")
     page.add("SparseSegmentSqrtNGrad", grad="grad", indices=[0, 1, 2], segment_ids=[0, 0, 2], output_dim0=3)
 
 
 @page("mean_grad", SparseSegmentMeanGrad__output=[[1, 0.333333, 1.666667]] * 3)
 def mean_grad(page: Page) -> None:
+    """SparseSegmentMeanGrad: three rows were averaged in segment 2; each gets a third of its gradient."""
     page.add("Const", "grad", value=G, dtype="float32")
     page.add("SparseSegmentMeanGrad", grad="grad", indices=[0, 1, 2], segment_ids=[2, 2, 2], output_dim0=3)
 
@@ -48,6 +50,7 @@ def mean_grad(page: Page) -> None:
 @page("mean_grad_v2", SparseSegmentMeanGradV2__output=[[0.5, 1, 1.5], [4.5, 5, 3.5]],
       SparseSegmentMeanGradV2__sorted_unique_indices=[3, 900])  # fmt: skip
 def mean_grad_v2(page: Page) -> None:
+    """SparseSegmentMeanGradV2: a table of a thousand rows, of which two were looked up; only these have a gradient."""
     page.add("Const", "grad", value=G[:2], dtype="float32")
     page.add("SparseSegmentMeanGradV2", grad="grad", indices=[900, 3, 900], segment_ids=[0, 0, 1],
              dense_output_dim0=1000)  # fmt: skip
@@ -56,6 +59,7 @@ def mean_grad_v2(page: Page) -> None:
 @page("fill_empty_rows_grad", fill__reverse_index_map=[0, 1, 3, 4], SparseFillEmptyRowsGrad__d_values=[1, 2, 4, 5],
       SparseFillEmptyRowsGrad__d_default_value=9)  # fmt: skip
 def fill_empty_rows_grad(page: Page) -> None:
+    """SparseFillEmptyRowsGrad: each entry gets its own gradient, the default the sum over what was empty."""
     page.add("SparseFillEmptyRows", "fill", indices=ENTRIES, values=["a", "b", "c", "d"], dense_shape=[5, 6],
              default_value={"value": "-"})  # fmt: skip
     page.add("SparseFillEmptyRowsGrad", reverse_index_map="fill:reverse_index_map", grad_values=[1.0, 2, 3, 4, 5, 6])
@@ -64,6 +68,7 @@ def fill_empty_rows_grad(page: Page) -> None:
 @page("slice_grad", slice__output_indices=[[0, 2]], slice__output_values=["b"], slice__output_shape=[3, 3],
       SparseSliceGrad__val_grad=[0, 7, 0, 0])  # fmt: skip
 def slice_grad(page: Page) -> None:
+    """SparseSliceGrad: one entry lay in the window; its gradient goes back to where it was, the others get 0."""
     page.add("Const", "entries", value=[[0, 0], [0, 3], [0, 4], [3, 0]], dtype="int64")
     page.add("Const", "start", value=[0, 1], dtype="int64")
     page.add("SparseSlice", "slice", indices="entries", values=["a", "b", "c", "d"], shape=[5, 6], start="start",
@@ -78,6 +83,7 @@ def slice_grad(page: Page) -> None:
 @page("pooling", mean__output=[[3.5, 2.5, 3.5], [1, 2, 3]], sum__output=[[5, 6, 5], [3, 1, 5]],
       sqrt_n__output=[[3.535534, 4.242641, 3.535534], [0, 0, 0], [3, 1, 5]])  # fmt: skip
 def pooling(page: Page) -> None:
+    """The three forward operators: sum, mean, and the sum divided by the square root of the count."""
     page.add("Const", "table", value=G, dtype="float32")
     page.add("SparseSegmentMean", "mean", data="table", indices=[2, 1, 0], segment_ids=[0, 0, 1])
     page.add("SparseSegmentSqrtN", "sqrt_n", data="table", indices=[0, 1, 2], segment_ids=[0, 0, 2])
@@ -179,8 +185,10 @@ def classifier(page: Page) -> None:
 
 def drawn(name: str) -> Page:
     """The page `name`, drawn anew."""
+    draw = PAGES[name]
     made = Page(name.replace("_", " "), folder=FOLDER)
-    PAGES[name](made)
+    draw(made)
+    made.note((draw.__doc__ or "").strip(), (40, -90))
     return made
 
 
