@@ -45,3 +45,10 @@ def test_what_is_wrong_is_named(tmp_path):
     assert "row 3, column b, is 'x', not a number" in refusal(tmp_path, "a,b\n1,2\n3,x\n")
     assert "empty" in refusal(tmp_path, "")
     assert "CSV" in refusal(tmp_path, 'a\n"1')
+
+
+def test_a_missing_column_of_very_many(tmp_path):
+    (tmp_path / "x.csv").write_text(",".join(f"c{i}" for i in range(5000)) + "\n" + ",".join("1" * 5000))
+    with pytest.raises(FileError, match=r"no column 'd'; it has c0, .*c19, …\.") as caught:
+        files.read(tmp_path / "x.csv", "d")
+    assert len(str(caught.value)) < 500

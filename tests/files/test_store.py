@@ -157,3 +157,10 @@ def test_permissions_are_those_of_any_new_file(tmp_path):
     os.chmod(tmp_path / "x.npy", 0o600)
     files.write(tmp_path / "x.npy", {"output": np.zeros(3)})
     assert stat.S_IMODE((tmp_path / "x.npy").stat().st_mode) == 0o600
+
+
+def test_an_archive_that_unpacks_to_more_than_there_is_memory(tmp_path, monkeypatch):
+    np.savez_compressed(tmp_path / "x.npz", a=np.zeros(10_000_000))
+    assert files.read(tmp_path / "x.npz", "a").shape == (10_000_000,)
+    monkeypatch.setattr("rowgrad.memory._available_after_clearing", lambda nbytes: 2**20)
+    assert "larger than the memory" in refusal(files.read, tmp_path / "x.npz", "a").message

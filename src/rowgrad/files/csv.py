@@ -32,8 +32,10 @@ def read_csv(path: Path, column: str | None) -> Array:
             raise FileError(f"{path}: row {number} has {len(line)} cells, and the first one has {len(names)}.")
     if column is not None:
         if column not in names:
-            raise FileError(f"{path} has no column {column!r}; it has {', '.join(names)}.", code="no-such-part")
-        return _typed([line[names.index(column)].strip() for line in lines])
+            shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+            raise FileError(f"{path} has no column {column!r}; it has {shown}.", code="no-such-part")
+        position = names.index(column)
+        return _typed([line[position].strip() for line in lines])
     if len(names) == 1:
         return _typed([line[0].strip() for line in lines])
     table = _typed([cell.strip() for line in lines for cell in line])

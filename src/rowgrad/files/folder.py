@@ -19,7 +19,12 @@ def inside(folder: Path | None, name: Any) -> Path:
     if not isinstance(name, str) or not name or "\0" in name:
         raise FileError(f"{name!r} is no name of a file.")
     root = (folder or Path()).resolve()
-    path = (root / name).resolve()
+    try:
+        path = (root / name).resolve()
+        path.exists()
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, names past what a file system takes
+        shown = name if len(name) <= 60 else f"{name[:57]}..."
+        raise FileError(f"{shown!r} is no name of a file ({getattr(error, 'strerror', None) or error}).") from error
     if Path(name).is_absolute() or not path.is_relative_to(root):
         raise FileError(f"{name} is outside the folder of the page.", "put the file beside the page, and name it so.")
     return path
@@ -35,6 +40,8 @@ def read(folder: Path | None, name: Any, part: str | None, dtype: str | None = N
         array = _converted(array, dtype, name)
     if dtypes.name_of(array.dtype) not in (*dtypes.NUMPY, "string"):
         raise FileError(f"{name} is of type {array.dtype}, which no pin takes.", "name a dtype to convert it to.")
+    if array.dtype.kind in "UST":
+        array = array.astype(object)  # texts on a page are objects, wherever they come from
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     array.flags.writeable = False

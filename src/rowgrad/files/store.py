@@ -15,7 +15,8 @@ from typing import IO
 import numpy as np
 
 from rowgrad.dtypes import BFLOAT16, Array
-from rowgrad.errors import FileError
+from rowgrad.errors import FileError, OutOfMemoryError
+from rowgrad.memory import check_room
 
 KEPT_TYPE = ".dtype"  # beside the name of a member: which type its words are
 
@@ -72,6 +73,10 @@ def _read_member(path: Path, part: str | None) -> Array:
 
 
 def _open_member(archive: zipfile.ZipFile, path: Path, member: str) -> Array:
+    try:
+        check_room(archive.getinfo(f"{member}.npy").file_size, member)  # a small archive can hold many zeros
+    except OutOfMemoryError as error:
+        raise FileError(f"{path}:{member} is larger than the memory that is free.", code=error.code) from error
     with archive.open(f"{member}.npy") as file:
         return _read_array(file, f"{path}:{member}")
 
