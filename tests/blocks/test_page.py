@@ -263,3 +263,32 @@ def test_constants_that_json_has_no_words_for() -> None:
     page.add("Const", "b", value=[1 + 2j, 3j])
     assert Page.from_json(page.to_json()) == page
     assert [str(page.signal(name)) for name in "ab"] == ["float32 [2]", "complex128 [2]"]
+
+
+@pytest.mark.parametrize("nothing", [5, None, ["a"], {"a": 1}, b"a"], ids=repr)
+def test_what_is_no_name_is_refused_everywhere(nothing: Any) -> None:
+    page = Page()
+    page.add("Const", "a", value=[1.0])
+    page.add("Neg", "n", x="a")
+    for act in (
+        lambda: page[nothing],
+        lambda: page.wire(nothing),
+        lambda: page.connect(nothing, "n:x"),
+        lambda: page.connect("a", nothing),
+        lambda: page.disconnect(nothing),
+        lambda: page.remove(nothing),
+        lambda: page.rename(nothing, "b"),
+        lambda: page.rename("a", nothing),
+        lambda: page.add(nothing),
+        lambda: page.add_gradients("n", [nothing]),
+        lambda: setattr(page, "name", nothing),
+    ):
+        refused(page, act)
+    assert nothing not in page
+
+
+def test_names_of_pins_that_python_uses_itself() -> None:
+    page = Page()
+    page.add("Neg", "n")
+    for name in ("self", "id", "op"):
+        assert refused(page, lambda name=name: page.change("n", **{name: 1})).code == "unknown-pin"

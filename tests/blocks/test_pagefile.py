@@ -130,7 +130,14 @@ BAD = {
     one('{"id": "a", "op": "Neg", "inputs": {"x": null}}'): "null",
     one('{"id": "a", "op": "Neg", "inputs": {"x": [[1], [2, 3]]}}'): "unevenly",
     one('{"id": "a", "op": "File", "attrs": {"path": "../../x.npy"}}'): "outside the folder",
-    one('{"id": "a", "op": "File", "attrs": {"path": 5}}'): "no name of a file",
+    one('{"id": "a", "op": "File", "attrs": {"path": 5}}'): "path is 5; it must be a text",
+    one('{"id": "a", "op": "File", "attrs": {"path": "' + "x" * 5000 + '.npy"}}'): "is no name of a file",
+    one('{"id": "a", "op": "Nog", "inputs": {"self": 1, "x": 1}, "attrs": {"x": 1}}'): "no operator 'Nog'",
+    one('{"id": "a", "op": "Neg", "inputs": {"x": ' + "9" * 5000 + "}}"): "more than 400 digits",
+    one('{"id": "a", "op": "Neg", "inputs": {"x": 1e400}}'): "1e400: the number is too large",
+    one('{"id": "a", "op": "Neg", "inputs": {"x": 1e40}}'): "too large for float32",
+    '{"rowgrad_page": 1, "blocks": [{"id": "a", "op": "Neg", "inputs": {"x": {"value": [], "dtype": "float32", '
+    '"shape": [0, 2147483647, 2147483647, 2147483647]}}}]}': "without elements",
     '{"rowgrad_page": 1, "blocks": [{"id": "a", "op": "Neg", "inputs": {"x": {"value": [], "dtype": "float32", '
     '"shape": [1099511627776, 5]}}}]}': "without elements",
     '{"rowgrad_page": 1, "blocks": [' + "[" * 100_000 + "]" * 100_000 + "]}": "nested too deep",

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rowgrad import dtypes
-from rowgrad.blocks.literals import Literal
+from rowgrad.blocks.literals import Literal, fitting
 from rowgrad.blocks.model import Block, Wire
 from rowgrad.dtypes import Array
 from rowgrad.errors import PageError, RowgradError
@@ -116,7 +116,7 @@ class _Inference:
         settled = self.bound.get(pin.dtype)
         fitter = self.fitters[pin.name]
         try:
-            value = fitter.fit(source.value, _numpy(settled[0]) if settled else None)
+            value = fitter.fit(fitting(source.value), _numpy(settled[0]) if settled else None)
         except RowgradError as error:
             raise PageError.of(error, self.block.id, self.block.op) from error
         if type(value) is int:

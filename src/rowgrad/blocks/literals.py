@@ -34,7 +34,7 @@ class Literal:
 def literal(value: Any, dtype: str | None = None) -> Literal:
     """A literal made of what a user has written or holds; errors name no block, the caller adds it."""
     if arrays.kind_of(value) is not None or isinstance(value, np.generic):
-        array = _adopt(value)
+        array = _plain_array(_adopt(value))
         name = dtypes.name_of(array.dtype)
         if dtype is not None and dtype != name:
             return Literal(_frozen(typed(array.tolist(), dtype)), dtype)
@@ -47,7 +47,7 @@ def literal(value: Any, dtype: str | None = None) -> Literal:
     kinds = {_kind(leaf) for leaf in leaves}
     if len(kinds) > 1 and not kinds <= {"int", "float"}:
         raise _wrong(f"it mixes {' and '.join(sorted(kinds))} values; write one kind.")
-    return Literal(value if not isinstance(value, tuple) else list(value))
+    return Literal(_own(value))
 
 
 def _adopt(value: Any) -> Array:
@@ -55,6 +55,34 @@ def _adopt(value: Any) -> Array:
         return np.asarray(value) if isinstance(value, np.generic) else arrays.adopt(value)
     except RowgradError as error:
         raise _wrong(error.message, value=error.value) from error
+
+
+def _plain_array(array: Array) -> Array:
+    """`array` in the forms that pages know: this machine's byte order, and objects for texts of any kind."""
+    if array.ndim > DEEPEST:
+        raise _wrong(f"it has {array.ndim} dimensions; at most {DEEPEST} are allowed.", value=array.ndim)
+    if array.dtype.kind in "UST":
+        return array.astype(object)
+    if array.dtype.kind == "O":
+        for position, item in enumerate(array.flat):
+            if not isinstance(item, str | bytes):
+                raise _wrong(f"{_at(position, array.shape)}{_named(item)} is no text.", value=type(item).__name__)
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def _own(value: Any) -> Any:
+    """A copy that nobody else can change, of lists, numbers of NumPy among them, as Python has them."""
+    if isinstance(value, list | tuple):
+        return [_own(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def fitting(value: Any) -> Any:
+    """What is typed in, for a pin to fit: texts as objects, because NumPy's own texts lose NULs at their ends."""
+    first = value
+    while isinstance(first, list) and first:
+        first = first[0]
+    return typed(value, "string") if isinstance(first, str) else value
 
 
 def typed(value: Any, dtype: str) -> Array:
@@ -130,6 +158,7 @@ def _collect(value: Any, shape: tuple[int, ...], place: tuple[int, ...], leaves:
     if not shape:
         if is_list:
             raise _ragged(place, "a list where the others are single values")
+        value = value.item() if isinstance(value, np.generic) else value
         if not isinstance(value, bool | int | float | complex | str):
             raise _wrong(f"{_place(place)}{_named(value)} is no number, boolean or text.", value=type(value).__name__)
         leaves.append(value)
@@ -182,7 +211,10 @@ def odd_type(value: Any) -> str | None:
 
 
 def plain(array: Array) -> Any:
-    """`array` as nested lists that JSON can hold and that `typed` turns into the same bits again."""
+    """`array` as nested lists that JSON can hold and that `typed` turns into the same bits again.
+
+    What makes one NaN different from another is lost, and bytes become the text that they are as UTF-8.
+    """
     if array.dtype.names:
         array = array[array.dtype.names[0]]
     if array.ndim:

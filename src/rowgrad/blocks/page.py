@@ -92,10 +92,10 @@ class Page:
         return len(self._blocks)
 
     def __contains__(self, id: object) -> bool:
-        return id in self._blocks
+        return isinstance(id, str) and id in self._blocks
 
     def __getitem__(self, id: str) -> Block:
-        if id not in self._blocks:
+        if id not in self:
             raise PageError(f"there is no block {id!r} on the page.", code="unknown-block", block=None, value=id)
         return self._blocks[id]
 
@@ -123,6 +123,8 @@ class Page:
         """The output that ``block:pin`` (or ``block``, where it has one) stands for."""
         if isinstance(source, Block):
             return Wire(source.id, output_pin(self[source.id], None))
+        if not isinstance(source, str | Wire):
+            raise _no_wire(source)
         id, pin = (source.block, source.pin) if isinstance(source, Wire) else as_wire(source)
         return Wire(id, output_pin(self[id], pin))
 
@@ -136,6 +138,17 @@ class Page:
     def uses(self, id: str) -> list[tuple[str, str, Wire]]:
         """The blocks and pins that wires lead to from block `id`."""
         return [(block.id, pin, wire) for block in self for pin, wire in block.wires() if wire.block == id]
+
+    @property
+    def name(self) -> str:
+        """What the page is called."""
+        return self._name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        if not isinstance(name, str):
+            raise PageError(f"{name!r} is no name for a page; it must be a text.", code="bad-name", value=name)
+        self._name = name
 
     @property
     def notes(self) -> list["Note"]:
@@ -170,7 +183,7 @@ class Page:
 
     # Changing
 
-    def add(self, op: str, id: str | None = None, *, at: tuple[float, float] | None = None, **given: Any) -> Block:
+    def add(self, /, op: str, id: str | None = None, *, at: tuple[float, float] | None = None, **given: Any) -> Block:
         """Add a block; inputs and attributes by name.
 
         Parameters
@@ -211,7 +224,7 @@ class Page:
         self._inferred[id] = inferred
         return block
 
-    def change(self, id: str, **given: Any) -> Block:
+    def change(self, id: str, /, **given: Any) -> Block:
         """Set inputs and attributes of a block; None takes an attribute back to its default."""
         block = self[id]
         inputs, attributes = sort_out(self, id, block.operator, given)
@@ -391,6 +404,8 @@ class Page:
     # Inside
 
     def _target(self, target: str) -> tuple[str, str]:
+        if not isinstance(target, str):
+            raise _no_wire(target)
         id, pin = as_wire(target)
         block = self[id]
         names = [p.name for p in block.operator.inputs]
@@ -481,8 +496,12 @@ class Page:
                     dirty.add(id)
 
 
+def _no_wire(given: Any) -> PageError:
+    return PageError(f'{given!r} is no end of a wire; write "block:pin".', code="unknown-block", value=given)
+
+
 def _operator(op: str) -> Operator:
-    if op not in BLOCKS:
+    if not isinstance(op, str) or op not in BLOCKS:
         close = [name for name in BLOCKS if name.casefold() == str(op).casefold()]
         hint = f" Did you mean {close[0]}?" if close else ""
         raise PageError(f"there is no operator {op!r} in the catalogue.{hint}", code="unknown-operator", value=op)

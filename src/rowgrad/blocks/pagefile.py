@@ -7,6 +7,8 @@ called by their contents, so that a page on disk never changes its meaning while
 
 import hashlib
 import json
+import math
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -18,6 +20,7 @@ from rowgrad import dtypes
 from rowgrad.blocks.literals import Literal, odd_type, plain
 from rowgrad.blocks.model import Block, Wire, as_wire
 from rowgrad.blocks.page import MOST_BLOCKS, Page
+from rowgrad.blocks.sources import constant
 from rowgrad.dtypes import BFLOAT16, Array
 from rowgrad.errors import FileError, PageError, RowgradError
 from rowgrad.files import replace, write
@@ -27,8 +30,10 @@ VERSION = 1
 ENDING = ".page.json"
 MOST_BYTES = 256 * 2**20
 MOST_NOTES = 1000
+MOST_DIGITS = 400
 MOST_INLINE = 1024  # elements of arrays that are written into the page itself
 FIELDS = ("id", "op", "inputs", "attrs", "at")
+HALVES = re.compile("[\ud800-\udfff]")
 
 Keep = Callable[[Array], str]
 
@@ -36,13 +41,19 @@ Keep = Callable[[Array], str]
 def to_json(page: Page, inline: bool = True, folder: Path | None = None, stem: str = "page") -> str:
     """The text of a page file; unless `inline`, large arrays are written to files in `folder` first."""
     keep = None if inline else _Store(folder or Path(), stem).keep
-    lines = [json.dumps(record(page, block, keep), ensure_ascii=False) for block in page]
-    head = f'{{"rowgrad_page": {VERSION}, "name": {json.dumps(page.name, ensure_ascii=False)}, "blocks": ['
+    lines = [_dumped(record(page, block, keep)) for block in page]
+    head = f'{{"rowgrad_page": {VERSION}, "name": {_dumped(page.name)}, "blocks": ['
     text = head + "".join(f"\n  {line}{',' * (i + 1 < len(lines))}" for i, line in enumerate(lines)) + "]"
-    notes = [json.dumps({"text": note.text, "at": _place(note.at)}, ensure_ascii=False) for note in page.notes]
+    notes = [_dumped({"text": note.text, "at": _place(note.at)}) for note in page.notes]
     if notes:
         text += ', "notes": [' + ",".join(f"\n  {note}" for note in notes) + "]"
     return text + "}\n"
+
+
+def _dumped(value: Any) -> str:
+    """JSON for people to read; halves of characters, which UTF-8 has no bytes for, are escaped."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return HALVES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def save(page: Page, path: Path) -> None:
@@ -77,7 +88,7 @@ class _Store:
         # NumPy's files know no bfloat16, but a member of an archive can have a note beside it.
         ending = ".npz" if array.dtype == BFLOAT16 else ".npy"
         name = f"{self.stem}-{digest.hexdigest()[:12]}{ending}"
-        if not (self.folder / name).exists():
+        if not (self.folder / name).is_file():
             write(self.folder / name, {"array": array})
         return name
 
@@ -97,7 +108,7 @@ def record(page: Page, block: Block, keep: Keep | None = None) -> dict[str, Any]
         }
     attributes = [a.name for a in block.operator.attributes if a.name in block.attributes]
     if attributes:
-        found["attrs"] = {name: _attribute(block.attributes[name], keep) for name in attributes}
+        found["attrs"] = {name: _attribute(_as_typed(block, name), keep) for name in attributes}
     found["at"] = _place(block.at)
     return found
 
@@ -122,6 +133,14 @@ def _source(source: Any, keep: Keep | None, fitted: Any) -> Any:
 def _lost_shape(array: Array) -> dict[str, Any]:
     """The shape, where lists do not tell it: an empty list has nothing in it to say how wide it is."""
     return {"value": [], "shape": list(array.shape)} if 0 in array.shape[:-1] else {}
+
+
+def _as_typed(block: Block, name: str) -> Any:
+    """An attribute; the value of a constant in the type that it has now."""
+    value = block.attributes[name]
+    if isinstance(value, Literal) and value.dtype not in (None, block.attributes.get("dtype")):
+        return Literal(constant(block), block.attributes.get("dtype"))
+    return value
 
 
 def _attribute(value: Any, keep: Keep | None) -> Any:
@@ -159,7 +178,13 @@ def load(path: Path) -> Page:
 def from_json(text: str, *, folder: Path | None = None) -> Page:
     """The page that `text` holds."""
     try:
-        record = json.loads(text, object_pairs_hook=_no_field_twice, parse_constant=_no_constant)
+        record = json.loads(
+            text.removeprefix("\ufeff"),
+            object_pairs_hook=_no_field_twice,
+            parse_constant=_no_constant,
+            parse_float=_number,
+            parse_int=_whole_number,
+        )
     except json.JSONDecodeError as error:
         raise _wrong(f"line {error.lineno}, column {error.colno}", f"{error.msg}; it is not whole JSON") from error
     except RecursionError:
@@ -205,6 +230,23 @@ def _no_field_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> Any:
     raise _wrong(name, f'JSON has no {name}; write it as text in a typed literal, {{"value": "{name}", "dtype": …}}')
+
+
+def _number(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise _wrong(_cut(digits), "the number is too large")
+    return number
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:  # no type holds it, and Python takes its time for thousands of digits
+        raise _wrong(_cut(digits), f"the number has more than {MOST_DIGITS} digits")
+    return int(digits)
+
+
+def _cut(digits: str) -> str:
+    return digits if len(digits) <= 24 else f"{digits[:20]}…"
 
 
 def _add_blocks(page: Page, records: list[Any]) -> None:
@@ -266,6 +308,8 @@ def _add_block(page: Page, record: Mapping[str, Any], place: str) -> None:
         operator = BLOCKS[record["op"]]
         _known(f"{place}.inputs", inputs, [pin.name for pin in operator.inputs])
         _known(f"{place}.attrs", attributes, [attribute.name for attribute in operator.attributes])
+    else:
+        inputs = attributes = {}  # the operator itself will be refused
     at = _checked_place(f"{place}.at", record["at"]) if "at" in record else None
     try:
         page.add(record["op"], record["id"], at=at, **inputs, **attributes)

@@ -1,17 +1,20 @@
 """What users give for the pins and attributes of a block, as wires, literals and plain values."""
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rowgrad import dtypes
-from rowgrad.blocks.literals import Literal, literal, odd_type, plain, typed
+from rowgrad.blocks.literals import Literal, fitting, literal, odd_type, plain, typed
 from rowgrad.blocks.model import Block, Source, Wire
 from rowgrad.dtypes import Array
 from rowgrad.errors import PageError, RowgradError
 from rowgrad.files import folder
 from rowgrad.ops import Operator, Pin
+from rowgrad.ops.attributes import check_attribute
 from rowgrad.ops.pins import Input
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ def sort_out(
 ) -> tuple[dict[str, Source], dict[str, Any]]:
     """What is given, as sources of input pins and as attributes."""
     pins = {pin.name: pin for pin in operator.inputs}
-    kinds = {attribute.name: attribute.kind for attribute in operator.attributes}
+    known = {attribute.name: attribute for attribute in operator.attributes}
     inputs: dict[str, Source] = {}
     attributes: dict[str, Any] = {}
     for name, value in given.items():
@@ -36,10 +39,13 @@ def sort_out(
                 inputs[name] = tuple(_source(page, item) for item in value)
             elif name in pins:
                 inputs[name] = _source(page, value)
-            elif name in kinds:
-                attributes[name] = _held(page, value, given) if kinds[name] == "value" else value
+            elif name in known and known[name].kind == "value":
+                attributes[name] = _held(page, value, given)
+            elif name in known:
+                # In its plain form, which files can hold, and which is nobody else's.
+                attributes[name] = None if value is None else check_attribute(operator, known[name], value)
             else:
-                listed = ", ".join([*pins, *kinds]) or "none"
+                listed = ", ".join([*pins, *known]) or "none"
                 raise PageError(f"{operator.name} has no pin or attribute {name}; it has: {listed}.",
                                 code="unknown-pin")  # fmt: skip
         except RowgradError as error:
@@ -65,7 +71,7 @@ def _source(page: "Page", value: Any) -> Wire | Literal:
 
 def _held(page: "Page", value: Any, given: Mapping[str, Any]) -> Literal:
     """A literal, or what its dictionary says: ``{"value": …, "dtype": …}`` or ``{"file": …}``."""
-    dtype = given.get("dtype")
+    dtype = _type_name(given.get("dtype"))
     if isinstance(value, Literal):
         return value
     if isinstance(value, Mapping):
@@ -75,23 +81,44 @@ def _held(page: "Page", value: Any, given: Mapping[str, Any]) -> Literal:
             return Literal(array, dtypes.name_of(array.dtype), name)
         if "value" not in value or not set(value) <= {"value", "dtype", "shape"}:
             known = '{"value": …, "dtype": …} or {"file": …}'
-            raise PageError(f"a literal is written {known}, not {sorted(value)}.", code="bad-literal")
-        dtype = value.get("dtype", "string" if isinstance(value["value"], str) else dtype)
+            raise PageError(f"a literal is written {known}, not {sorted(map(str, value))}.", code="bad-literal")
+        dtype = _type_name(value.get("dtype", "string" if isinstance(value["value"], str) else dtype))
         if "shape" in value:
             return _empty(value["value"], dtype, value["shape"])
         value = value["value"]
     if dtype is not None and dtype not in (*dtypes.NUMPY, "string"):
         raise PageError(f"{dtype!r} is not a type.", code="wrong-dtype", value=dtype)
     made = literal(value, dtype)
+    if made.dtype == "string":
+        made = replace(made, value=_as_text(made.value))
     if made.dtype is None and given and (odd := odd_type(made.value)):
         return literal(value, odd)  # a constant that JSON has no words for needs a type, to be written as text
     return made
 
 
+def _type_name(dtype: Any) -> Any:
+    """NumPy's types by the names they have here; anything else as it is."""
+    if isinstance(dtype, np.dtype) or (isinstance(dtype, type) and issubclass(dtype, np.generic)):
+        return dtypes.name_of(np.dtype(dtype))
+    return dtype
+
+
+def _as_text(array: Array) -> Array:
+    """Bytes as the text that they are as UTF-8, because that is what files can hold."""
+    if not any(isinstance(item, bytes) for item in array.flat):
+        return array
+    return typed(plain(array), "string").reshape(array.shape)
+
+
 def _empty(value: Any, dtype: Any, shape: Any) -> Literal:
     """An array without elements, whose shape lists cannot tell."""
     sizes = shape if isinstance(shape, list) and all(type(n) is int and 0 <= n < 2**31 for n in shape) else []
-    if value != [] or 0 not in sizes or dtype not in (*dtypes.NUMPY, "string"):
+    if (
+        value != []
+        or 0 not in sizes
+        or math.prod(size or 1 for size in sizes) >= 2**59
+        or dtype not in (*dtypes.NUMPY, "string")
+    ):
         raise PageError(
             'a literal with a shape is one without elements, {"value": [], "dtype": …, "shape": [0, …]}.',
             code="bad-literal",
@@ -109,7 +136,7 @@ def constant(block: Block) -> Array | None:
         if dtype is not None:
             value = held.value if held.dtype is None else plain(held.value)
             return typed(value, dtype).reshape(np.shape(held.value))
-        fitted: Array = _ANYTHING.fit(held.value)
+        fitted: Array = _ANYTHING.fit(fitting(held.value))
         return fitted
     array: Array = held.value
     return array

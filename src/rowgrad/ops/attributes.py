@@ -33,11 +33,12 @@ def check_attributes(operator: Operator, given: Mapping[str, Any]) -> dict[str, 
         if value is REQUIRED:
             raise _wrong(operator, attribute.name, None, f"{attribute.name} is missing; give {WHAT[attribute.kind]}.")
         is_default = attribute.name not in given or (value is None and attribute.default is None)
-        checked[attribute.name] = value if is_default else _checked(operator, attribute, value)
+        checked[attribute.name] = value if is_default else check_attribute(operator, attribute, value)
     return checked
 
 
-def _checked(operator: Operator, attribute: Attribute, value: Any) -> Any:
+def check_attribute(operator: Operator, attribute: Attribute, value: Any) -> Any:
+    """What is given for one attribute, in its plain form."""
     match attribute.kind:
         case "bool" if isinstance(value, bool | np.bool_):
             return bool(value)

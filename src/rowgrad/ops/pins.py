@@ -119,7 +119,10 @@ class Input:
             candidates = {"f": ("float32",), "c": ("complex128",), "b": ("bool",)}.get(kind, ())
         for name in candidates:
             if name in self.names and name != "string":
-                converted = array.astype(dtypes.NUMPY[name])
+                with np.errstate(over="ignore"):
+                    converted = array.astype(dtypes.NUMPY[name])
+                if kind in "fc" and not np.array_equal(np.isinf(converted), np.isinf(array)):
+                    raise self._too_large(array, name)
                 if kind not in "iu" or np.array_equal(converted.astype(object), array.astype(object)):
                     return converted
         raise self._wrong_dtype(array)
@@ -151,6 +154,15 @@ class Input:
             code="wrong-dtype",
             argument=self.pin.name,
             value=dtypes.name_of(array.dtype),
+        )
+
+    def _too_large(self, array: Array, name: str) -> OutOfRangeError:
+        largest = array.flat[int(np.argmax(np.abs(array)))]
+        return OutOfRangeError(
+            f"{self.pin.name} has {largest!s} in it, which is too large for {name}. Give it as an array of float64.",
+            code="too-large",
+            argument=self.pin.name,
+            value=largest,
         )
 
     def _in_64_bits(self, value: int) -> int:

@@ -125,7 +125,11 @@ def _base(array: Array) -> Array:
 
 
 def _bytes(item: Any) -> bytes:
-    return item if isinstance(item, bytes) else str(item).encode("utf-8", "surrogateescape")
+    try:
+        return item if isinstance(item, bytes) else str(item).encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise PageError(f"{item!r} has half a character in it, which graphs cannot hold.", code="bad-literal",
+                        value=item) from None  # fmt: skip
 
 
 def bad(what: str, node: str, code: str = "bad-graphdef") -> PageError:
