@@ -16,7 +16,7 @@ import uvicorn
 
 from rowgrad.memory import available
 from rowgrad_studio.app import create_app
-from rowgrad_studio.problems import log
+from rowgrad_studio.problems import Refusal, log
 from rowgrad_studio.security import MOST_MESSAGE
 
 HOST = "127.0.0.1"
@@ -40,6 +40,7 @@ def serve(folder: Path, page: str | None = None, *, port: int = 0, browser: bool
             access_log=False,
             ws="websockets-sansio",
             ws_max_size=2 * MOST_MESSAGE,
+            ws_per_message_deflate=False,  # nothing travels far
             timeout_graceful_shutdown=2,
             server_header=False,
         )
@@ -57,9 +58,12 @@ def _bound(port: int) -> socket.socket:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((HOST, port))
-    except OSError:
+        bound.listen(128)  # from now on a browser may knock; it is let in when all is ready
+    except OSError as error:
         bound.close()
-        raise
+        raise Refusal(
+            f"port {port} cannot be had: {error.strerror}. Take another, or 0 for any.", "bad-port"
+        ) from error
     return bound
 
 

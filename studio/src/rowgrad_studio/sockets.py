@@ -173,10 +173,11 @@ class Sockets:
         try:
             return await self._studio.run(run.work)
         finally:
-            async with document.lock:
-                document.run = None
-                events = await self._studio.work(document.changes)
-                document.publish([run.event(None), *events])
+            if not self._studio.is_closed:
+                async with document.lock:
+                    document.run = None
+                    events = await self._studio.work(document.changes)
+                    document.publish([run.event(None), *events])
 
 
 def _perform(document: Document, client: str, n: int, do: str, fields: dict[str, Any]) -> tuple[Answer, list[Event]]:

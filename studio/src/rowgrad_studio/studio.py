@@ -28,6 +28,7 @@ class Studio:
         self.folder = Folder(root)
         self.drafts = Drafts(self.folder)
         self._documents: dict[str, Document] = {}
+        self.is_closed = False
         self._opening = asyncio.Lock()
         self._workers = ThreadPoolExecutor(6, "studio")
         self._runners = ThreadPoolExecutor(4, "studio-run")
@@ -146,6 +147,7 @@ class Studio:
 
     def close(self) -> None:
         """End all runs, and let the threads go."""
+        self.is_closed = True
         for document in self._documents.values():
             if document.run is not None:
                 document.run.stop()

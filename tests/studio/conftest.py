@@ -1,0 +1,34 @@
+"""A studio for each test, over a folder with a few pages."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from studio_client import PAGE, Client, Tab, studio
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "mean.page.json").write_text(PAGE)
+    return tmp_path / "pages"
+
+
+@pytest.fixture
+def client(folder: Path) -> Iterator[Client]:
+    with studio(folder) as found:
+        yield found
+
+
+@pytest.fixture
+def tab(client: Client) -> Iterator[Tab]:
+    """A tab at the page of the folder."""
+    with client.tab(client.open(open="mean.page.json")) as found:
+        yield found
+
+
+@pytest.fixture
+def empty(client: Client) -> Iterator[Tab]:
+    """A tab at a new page."""
+    with client.tab(client.open(new=True)) as found:
+        yield found
