@@ -2,6 +2,7 @@
 
 import type { ReactFlowInstance } from "@xyflow/react";
 import { CARD, freePlace, type Box, type Place } from "./logic/arrange";
+import { RESULT } from "./logic/card";
 import { store } from "./store";
 import { select } from "./studio";
 
@@ -32,12 +33,19 @@ function middle(): Place {
   return box ? placeAt(box.left + box.width / 2, box.top + box.height / 2) : [0, 0];
 }
 
-const boxes = (): Box[] => store.get().nodes.map((node) => ({ x: node.position.x, y: node.position.y, width: node.measured?.width ?? CARD, height: node.measured?.height ?? 150 }));
+/** What is taken on the page, with room for results that are still to come. */
+function boxes(): Box[] {
+  const { nodes, results } = store.get();
+  return nodes.map(({ id, position, measured }) => {
+    const shown = Object.keys(results[id]?.outputs ?? {}).length > 0;
+    return { x: position.x, y: position.y, width: measured?.width ?? CARD, height: (measured?.height ?? 150) + (shown ? 0 : RESULT) };
+  });
+}
 
 /** Where a block that is added by key or click stands: in the middle of what is seen, covering nothing. */
 export function placeForNew(): Place {
   const [x, y] = middle();
-  return freePlace([x - CARD / 2, y - 80], { width: CARD, height: 170 }, boxes());
+  return freePlace([x - CARD / 2, y - 100], { width: CARD, height: 150 + RESULT }, boxes());
 }
 
 /** Moves a block into sight, if it is not. */

@@ -63,6 +63,7 @@ test("wires, also of pins that take many", () => {
   const wires = wiresOf(blocks, ["a", "b", "c"], (_, pin) => pin === "xs");
   assert.deepEqual(wires.map((wire) => `${wire.source.block} ${wire.target.block}:${wire.target.pin} ${wire.position}`), ["a b:x 0", "a c:xs 0", "b c:xs 2"]);
   assert.equal(wires[0]?.label, "float32 [2]");
+  assert.deepEqual(wires.map((wire) => [wire.siblings, wire.isLast]), [[2, false], [2, true], [1, true]]);
   assert.deepEqual([...upstream("c", wires)].sort(), ["a", "b", "c"]);
   assert.deepEqual([...upstream("b", wires)].sort(), ["a", "b"]);
   assert.deepEqual(withoutWire(["a:y", 3, "b:y"], 0), [3, "b:y"]);
@@ -81,6 +82,7 @@ test("labels leave out the block of a named size", () => {
 test("labels take one line, two, or none", () => {
   assert.deepEqual(curve(0, 0, 300, 50, "float32 [3, 3]").label?.lines, ["float32 [3, 3]"]);
   assert.deepEqual(curve(0, 0, 90, 50, "float32 [3, 3]").label?.lines, ["float32", "[3, 3]"]);
+  assert.deepEqual(curve(0, 0, 300, 50, "float32 [3, 3]", true).label?.lines, ["float32", "[3, 3]"]);
   assert.equal(curve(0, 0, 40, 50, "float32 [3, 3]").label, null);
   assert.equal(curve(100, 0, 0, 50, "float32").label, null);
   assert.match(curve(0, 0, 100, 50, "").path, /^M0 0H0C50 0 50 50 100 50$/);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { aligned, freePlace, nudge } from "../src/logic/arrange";
 import { linesOf, scaleOf, ticksOf } from "../src/logic/chart";
-import { brief, colourOf, ODD, pixels, placeText, shade } from "../src/logic/heat";
+import { brief, colourOf, heatSize, ODD, pixels, placeText, shade } from "../src/logic/heat";
 import { lookOf, outline } from "../src/logic/pins";
 import { find } from "../src/logic/search";
 import type { OperatorDoc } from "../src/protocol";
@@ -32,6 +32,12 @@ test("numbers and places in words", () => {
   assert.equal(placeText(3, 2, 1, 1, [10, 10]), "row 3, column 2");
   assert.equal(placeText(3, 2, 4, 8, [100, 20]), "row 12 to 15, column 16 to 19");
   assert.equal(placeText(2, 0, 10, 1, [25]), "element 20 to 24");
+});
+
+test("heat-maps fill their room with cells of a sensible shape", () => {
+  assert.deepEqual(heatSize(48, 8, 222, 62), { width: 48, height: 62 });
+  assert.deepEqual(heatSize(1, 48, 222, 62), { width: 222, height: 19 });
+  assert.deepEqual(heatSize(13, 13, 640, 420), { width: 364, height: 364 });
 });
 
 test("ticks are round", () => {

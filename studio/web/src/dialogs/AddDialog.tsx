@@ -72,6 +72,7 @@ export function AddDialog({ adding }: { adding: Adding }) {
             role="option"
             aria-selected={position === at}
             aria-label={item.operator.name}
+            aria-description={`${item.pin ? `at ${item.pin}; ` : ""}${item.operator.summary}`}
             className="add-option"
             style={{ ["--tint" as string]: tints[item.operator.family] }}
             onPointerMove={() => setAt(position)}
@@ -79,8 +80,10 @@ export function AddDialog({ adding }: { adding: Adding }) {
           >
             <span className="swatch" />
             <strong>{item.operator.name}</strong>
-            {item.pin && <span className="dim">at {item.pin}</span>}
-            <span className="dim summary">{item.operator.summary}</span>
+            {item.pin && <span className="dim" aria-hidden="true">at {item.pin}</span>}
+            <span className="dim summary" aria-hidden="true">
+              {item.operator.summary}
+            </span>
           </div>
         ))}
       </div>

@@ -24,18 +24,21 @@ export function aligned(places: Record<string, Place>, side: "left" | "top"): Re
   return moved;
 }
 
-/** A place for a new block near `wanted` where it covers none of `taken`: further down, then to the right. */
+/** The place nearest to `wanted` where a new block covers none of `taken`, in columns and steps of the grid around it. */
 export function freePlace(wanted: Place, size: { width: number; height: number }, taken: Box[]): Place {
   const gap = 20;
   const [x, y] = [snapped(wanted[0]), snapped(wanted[1])];
-  for (let column = 0; column < 20; column++) {
-    for (let row = 0; row < 12; row++) {
-      const at: Place = [x + column * (CARD + 40), y + row * 60];
-      const covers = (box: Box): boolean => at[0] < box.x + box.width + gap && box.x < at[0] + size.width + gap && at[1] < box.y + box.height + gap && box.y < at[1] + size.height + gap;
-      if (!taken.some(covers)) return at;
+  const places: { at: Place; far: number }[] = [];
+  for (let column = -3; column <= 6; column++) {
+    for (let row = -8; row <= 16; row++) {
+      const [dx, dy] = [column * (CARD + 90), row * 50];
+      // To the right and below rather than to the left and above: pages grow that way.
+      places.push({ at: [x + dx, y + dy], far: Math.hypot(dx * (dx < 0 ? 1.6 : 1), dy * (dy < 0 ? 1.6 : 1)) });
     }
   }
-  return [x, y];
+  places.sort((left, right) => left.far - right.far);
+  const isFree = ([left, top]: Place): boolean => !taken.some((box) => left < box.x + box.width + gap && box.x < left + size.width + gap && top < box.y + box.height + gap && box.y < top + size.height + gap);
+  return places.find(({ at }) => isFree(at))?.at ?? [x, y];
 }
 
 const STEPS: Record<string, Place> = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };

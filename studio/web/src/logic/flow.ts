@@ -41,7 +41,7 @@ export function edgesOf(before: Edge[], wires: Wire[]): Edge[] {
   const edges = wires.map((wire): Edge => {
     const kept = old.get(wire.id);
     const data = kept?.data as unknown as Wire | undefined;
-    if (kept && data && data.label === wire.label && data.dtype === wire.dtype) return kept;
+    if (kept && data && data.label === wire.label && data.dtype === wire.dtype && data.siblings === wire.siblings && data.isLast === wire.isLast) return kept;
     return {
       ...kept,
       id: wire.id,

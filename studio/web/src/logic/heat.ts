@@ -50,3 +50,10 @@ export function placeText(row: number, column: number, rowStep: number, columnSt
   const columns = shape[shape.length - 1];
   return `row ${range(row, rowStep, undefined)}, column ${range(column, columnStep, columns)}`;
 }
+
+/** How large a heat-map is drawn: cells fill the room, but are at most 4 times as wide as high, and none is larger than needed. */
+export function heatSize(rows: number, columns: number, width: number, height: number): { width: number; height: number } {
+  const high = Math.min(28, height / rows);
+  const wide = Math.min(28, width / columns, Math.max(4 * high, 6));
+  return { width: Math.round(Math.max(wide * columns, 2)), height: Math.round(Math.max(Math.min(high, wide * 4) * rows, 2)) };
+}

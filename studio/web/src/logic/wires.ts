@@ -14,6 +14,8 @@ export interface Wire {
   position: number; // among those at the pin
   dtype: string | null;
   label: string;
+  siblings: number; // wires from the same pin
+  isLast: boolean; // of these; it carries the label, since it is drawn above the others
 }
 
 export const nameOf = (end: End): string => `${end.block}:${end.pin}`;
@@ -60,10 +62,19 @@ export function wiresOf(blocks: Record<string, Block>, order: string[], isMany: 
           position,
           dtype: signal?.dtype ?? null,
           label: labelOf(signal?.text ?? ""),
+          siblings: 0,
+          isLast: false,
         });
       });
     }
   }
+  const together = new Map<string, Wire[]>();
+  for (const wire of found) {
+    const wires = together.get(nameOf(wire.source));
+    if (wires) wires.push(wire);
+    else together.set(nameOf(wire.source), [wire]);
+  }
+  for (const wires of together.values()) wires.forEach((wire, at) => Object.assign(wire, { siblings: wires.length, isLast: at === wires.length - 1 }));
   return found;
 }
 
@@ -106,16 +117,16 @@ const BEFORE = 9; // from the pin to its label
 const BEND = 26; // what a curve needs at least
 
 /** The label in as many lines as its room asks for: type and shape side by side, or one above the other. */
-function inLines(label: string, room: number): string[] | null {
+function inLines(label: string, room: number, narrow: boolean): string[] | null {
   const space = label.indexOf(" ");
-  const choices = [[label], ...(space > 0 ? [[label.slice(0, space), label.slice(space + 1)]] : [])];
+  const choices = [...(narrow && space > 0 ? [] : [[label]]), ...(space > 0 ? [[label.slice(0, space), label.slice(space + 1)]] : [])];
   return choices.find((lines) => label !== "" && Math.max(...lines.map(labelWidth)) + BEFORE + BEND <= room) ?? null;
 }
 
-/** A wire: level through its label, then a curve to the target; backwards it swings around. */
-export function curve(x: number, y: number, toX: number, toY: number, label: string): Curve {
+/** A wire: level through its label, then a curve to the target; backwards it swings around. Wires from one pin share a narrow label. */
+export function curve(x: number, y: number, toX: number, toY: number, label: string, narrow = false): Curve {
   const room = toX - x;
-  const lines = inLines(label, room);
+  const lines = inLines(label, room, narrow);
   const width = lines ? Math.max(...lines.map(labelWidth)) : 0;
   const start = lines ? x + BEFORE + width : x;
   const reach = room > 0 ? Math.max(12, (toX - start) * 0.5) : Math.max(60, Math.min(220, Math.abs(room) * 0.5 + Math.abs(toY - y) * 0.2));

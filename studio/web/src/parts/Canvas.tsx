@@ -167,7 +167,7 @@ export function Canvas() {
         proOptions={{ hideAttribution: true }}
       >
         <Background variant={BackgroundVariant.Dots} gap={24} size={1.6} color="var(--dots)" />
-        <MiniMap pannable zoomable nodeColor={minimapColour} nodeStrokeWidth={0} nodeBorderRadius={12} ariaLabel="Overview of the page" />
+        {!empty && <MiniMap pannable zoomable nodeColor={minimapColour} nodeStrokeWidth={0} nodeBorderRadius={12} ariaLabel="Overview of the page" />}
       </ReactFlow>
       {empty && (
         <div className="empty-hint">

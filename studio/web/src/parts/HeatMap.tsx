@@ -1,7 +1,7 @@
 // A larger array as colours: blue below zero, orange above, near-white at zero; the value under the pointer or the cursor in words.
 
-import { useEffect, useRef, useState, type KeyboardEvent } from "react";
-import { brief, css, pixels, placeText, shade } from "../logic/heat";
+import { useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react";
+import { brief, css, heatSize, pixels, placeText, shade } from "../logic/heat";
 import type { Value } from "../protocol";
 import { say } from "../store";
 
@@ -15,30 +15,32 @@ interface Props {
 }
 
 export function HeatMap({ value, label, width, height, lit, onRow }: Props) {
+  // A vector comes as one column, and is drawn as a band.
+  const isBand = value.shape.length === 1;
   const heat = value.heat;
+  const values = useMemo(() => (heat && isBand ? [heat.values.map((row) => row[0] ?? null)] : (heat?.values ?? [])), [heat, isBand]);
+  const rows = values.length;
+  const columns = values[0]?.length ?? 0;
   const canvas = useRef<HTMLCanvasElement>(null);
   const [cell, setCell] = useState<{ row: number; column: number } | null>(null);
   const most = heat ? Math.max(Math.abs(heat.low), Math.abs(heat.high)) : 0;
   useEffect(() => {
     const context = canvas.current?.getContext("2d");
     if (!context || !heat) return;
-    const { width: wide, height: high, data } = pixels(heat.values, most);
+    const { width: wide, height: high, data } = pixels(values, most);
     context.putImageData(new ImageData(data, wide, high), 0, 0);
-  }, [heat, most]);
+  }, [heat, values, most]);
   if (!heat) return null;
 
-  // Cells are as square as the room allows; a vector becomes a band.
-  const size = Math.min(width / heat.columns, height / heat.rows);
-  const wide = Math.round(Math.max(size * heat.columns, heat.columns === 1 ? Math.min(28, width) : Math.min(width, heat.columns * 2)));
-  const high = Math.round(Math.max(size * heat.rows, heat.rows === 1 ? Math.min(28, height) : Math.min(height, heat.rows * 2)));
+  const { width: wide, height: high } = heatSize(rows, columns, width, height);
   const tell = (at: { row: number; column: number }): string => {
-    const found = heat.values[at.row]?.[at.column];
+    const found = values[at.row]?.[at.column];
     const mean = heat.row_step * heat.column_step > 1 ? "mean " : "";
-    return `${placeText(at.row, at.column, heat.row_step, heat.column_step, value.shape)}: ${mean}${found === null || found === undefined ? "not a number" : brief(found)}`;
+    return `${placeText(isBand ? at.column : at.row, isBand ? 0 : at.column, heat.row_step, heat.column_step, value.shape)}: ${mean}${found === null || found === undefined ? "not a number" : brief(found)}`;
   };
   const point = (at: { row: number; column: number } | null): void => {
     setCell(at);
-    onRow?.(at ? at.row * heat.row_step : null);
+    onRow?.(at ? (isBand ? at.column : at.row) * heat.row_step : null);
   };
   const keys = (event: KeyboardEvent): void => {
     const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
@@ -46,8 +48,8 @@ export function HeatMap({ value, label, width, height, lit, onRow }: Props) {
     event.preventDefault();
     event.stopPropagation();
     const next = {
-      row: Math.max(0, Math.min(heat.rows - 1, (cell?.row ?? 0) + (cell ? (step[0] as number) : 0))),
-      column: Math.max(0, Math.min(heat.columns - 1, (cell?.column ?? 0) + (cell ? (step[1] as number) : 0))),
+      row: Math.max(0, Math.min(rows - 1, (cell?.row ?? 0) + (cell ? (step[0] as number) : 0))),
+      column: Math.max(0, Math.min(columns - 1, (cell?.column ?? 0) + (cell ? (step[1] as number) : 0))),
     };
     point(next);
     say(tell(next));
@@ -59,29 +61,29 @@ export function HeatMap({ value, label, width, height, lit, onRow }: Props) {
         <canvas
           ref={canvas}
           className="heat-map nodrag"
-          width={heat.columns}
-          height={heat.rows}
+          width={columns}
+          height={rows}
           role="img"
           tabIndex={0}
           aria-label={`Heat-map of ${label}: ${value.signal}, ${value.summary}. Arrow keys read cells.`}
           style={{ width: wide, height: high }}
           onPointerMove={(event) => {
             const box = event.currentTarget.getBoundingClientRect();
-            const column = Math.floor(((event.clientX - box.left) / box.width) * heat.columns);
-            const row = Math.floor(((event.clientY - box.top) / box.height) * heat.rows);
-            if (row >= 0 && column >= 0 && row < heat.rows && column < heat.columns && (row !== cell?.row || column !== cell.column)) point({ row, column });
+            const column = Math.floor(((event.clientX - box.left) / box.width) * columns);
+            const row = Math.floor(((event.clientY - box.top) / box.height) * rows);
+            if (row >= 0 && column >= 0 && row < rows && column < columns && (row !== cell?.row || column !== cell.column)) point({ row, column });
           }}
           onPointerLeave={() => point(null)}
           onBlur={() => point(null)}
           onKeyDown={keys}
         />
         {litBands.map((row) => (
-          <span key={row} className="heat-lit" style={{ top: (row / heat.rows) * high, height: Math.max(2, high / heat.rows) }} />
+          <span key={row} className="heat-lit" style={isBand ? { left: (row / columns) * wide, width: Math.max(2, wide / columns), top: 0, bottom: 0 } : { top: (row / rows) * high, height: Math.max(2, high / rows), left: 0, right: 0 }} />
         ))}
         {cell && (
           <span
             className="heat-cell"
-            style={{ left: (cell.column / heat.columns) * wide, top: (cell.row / heat.rows) * high, width: wide / heat.columns, height: high / heat.rows }}
+            style={{ left: (cell.column / columns) * wide, top: (cell.row / rows) * high, width: wide / columns, height: high / rows }}
           />
         )}
       </div>

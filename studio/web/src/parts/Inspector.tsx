@@ -57,7 +57,7 @@ function Reference({ operator }: { operator: OperatorDoc }) {
   const gradients = Object.entries(operator.gradient);
   return (
     <article className="reference">
-      <header style={{ ["--tint" as string]: family?.header }}>
+      <header style={{ ["--tint" as string]: family?.header, ["--frame" as string]: family?.frame }}>
         <h3>{operator.name}</h3>
         <span>{family?.title}</span>
       </header>

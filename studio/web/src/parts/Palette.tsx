@@ -105,8 +105,11 @@ function Outline() {
         const status = result?.stale && result.status === "done" ? "stale" : result?.status === "waiting" ? "" : (result?.status ?? "");
         return (
           <li key={id}>
-            <button type="button" className="palette-item" aria-label={`Go to ${id}`} onClick={() => jumpTo(id)}>
-              <span className="outline-id">{id}</span>
+            <button type="button" className="palette-item" onClick={() => jumpTo(id)}>
+              <span className="outline-id">
+                <span className="hidden">Go to </span>
+                {id}
+              </span>
               <span className="dim">{blocks[id]?.op === id ? "" : blocks[id]?.op}</span>
               {status && <span className={`badge ${status}`}>{status}</span>}
             </button>

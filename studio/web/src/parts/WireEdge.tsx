@@ -11,12 +11,12 @@ export const REACH = 11; // pins are boxes of 22; wires end in their middle
 export const WireEdge = memo(function WireEdge({ sourceX, sourceY, targetX, targetY, selected, data }: EdgeProps) {
   const wire = data as unknown as Wire;
   const look = useStore((state) => lookOf(state.catalogue?.looks, wire.dtype));
-  const { path, label } = curve(sourceX - REACH, sourceY, targetX + REACH, targetY, wire.label);
+  const { path, label } = curve(sourceX - REACH, sourceY, targetX + REACH, targetY, wire.label, wire.siblings > 1);
   return (
     <g className={`wire${selected ? " selected" : ""}`} style={{ ["--pin" as string]: look.colour }} data-wire={`${nameOf(wire.source)} to ${nameOf(wire.target)}`}>
       <path className="wire-reach react-flow__edge-interaction" d={path} />
       <path className="wire-line" d={path} />
-      {label && (
+      {label && wire.isLast && (
         <>
           <rect className="wire-paper" x={label.x} y={label.y - (label.lines.length > 1 ? 10.5 : 7)} width={label.width} height={label.lines.length > 1 ? 21 : 14} rx={3} />
           {label.lines.map((line, at) => (
