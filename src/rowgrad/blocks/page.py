@@ -6,11 +6,13 @@ whole, so a session can run on what it has seen while the page goes on changing.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from rowgrad.blocks import layout
 from rowgrad.blocks.inference import Inferred, Signal, infer_block
@@ -23,6 +25,9 @@ from rowgrad.ops import BLOCKS, Operator
 
 if TYPE_CHECKING:
     from rowgrad.blocks.session import Session
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 MOST_BLOCKS = 20_000
 ID = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./-]*")  # what TensorFlow allows for the names of nodes
@@ -48,6 +53,17 @@ class State(NamedTuple):
     inferred: Mapping[str, Inferred]
     notes: Mapping[str, Note]
     columns: layout.Columns
+
+
+def _alone(change: "Callable[Concatenate[Page, P], R]") -> "Callable[Concatenate[Page, P], R]":
+    """A change that waits until others have ended, so that nobody sees half of one."""
+
+    @wraps(change)
+    def alone(self: "Page", /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self._lock:
+            return change(self, *args, **kwargs)
+
+    return alone
 
 
 class Page:
@@ -76,6 +92,7 @@ class Page:
     """
 
     def __init__(self, name: str = "page", *, folder: str | Path | None = None) -> None:
+        self._lock = threading.RLock()  # one change at a time, and none while a copy is made
         self.name = name
         self.folder = Path(folder) if folder is not None else None
         self._blocks: dict[str, Block] = {}
@@ -86,7 +103,7 @@ class Page:
     # Looking
 
     def __iter__(self) -> Iterator[Block]:
-        return iter(self._blocks.values())
+        return iter(list(self._blocks.values()))  # as it is now: the page may change while someone looks through it
 
     def __len__(self) -> int:
         return len(self._blocks)
@@ -158,7 +175,8 @@ class Page:
     def order(self) -> list[str]:
         """All ids, each after those that feed it; otherwise as they were added."""
         order: dict[str, None] = {}
-        for start in self._blocks:
+        blocks = dict(self._blocks)
+        for start in blocks:
             stack = [] if start in order else [(start, False)]
             while stack:
                 id, fed = stack.pop()
@@ -166,7 +184,7 @@ class Page:
                     order[id] = None
                 elif id not in order:
                     stack.append((id, True))
-                    feeding = dict.fromkeys(wire.block for _, wire in self._blocks[id].wires())
+                    feeding = dict.fromkeys(wire.block for _, wire in blocks[id].wires())
                     stack.extend((other, False) for other in reversed(feeding) if other not in order)
         return list(order)
 
@@ -183,6 +201,7 @@ class Page:
 
     # Changing
 
+    @_alone
     def add(self, /, op: str, id: str | None = None, *, at: tuple[float, float] | None = None, **given: Any) -> Block:
         """Add a block; inputs and attributes by name.
 
@@ -224,6 +243,7 @@ class Page:
         self._inferred[id] = inferred
         return block
 
+    @_alone
     def change(self, id: str, /, **given: Any) -> Block:
         """Set inputs and attributes of a block; None takes an attribute back to its default."""
         block = self[id]
@@ -233,6 +253,7 @@ class Page:
             self._exchange(replace(block, inputs=_ordered(block, {**block.inputs, **inputs}), attributes=kept))
         return self[id]
 
+    @_alone
     def connect(self, source: "str | Wire | Block", target: str) -> None:
         """Draw a wire from an output, ``block:pin``, to an input, ``block:pin``; where it takes many, one more."""
         id, pin = self._target(target)
@@ -241,6 +262,7 @@ class Page:
         before = self[id].inputs.get(pin, ())
         self.change(id, **{pin: [*(before if isinstance(before, tuple) else ()), wire] if many else wire})
 
+    @_alone
     def disconnect(self, target: str) -> None:
         """Take away what is at an input, ``block:pin``: a wire or a literal."""
         id, pin = self._target(target)
@@ -249,6 +271,7 @@ class Page:
             with self.changing():
                 self._exchange(replace(block, inputs={k: v for k, v in block.inputs.items() if k != pin}))
 
+    @_alone
     def remove(self, id: str) -> None:
         """Take a block off the page, with its wires."""
         users = {user for user, _, _ in self.uses(self[id].id)}
@@ -258,6 +281,7 @@ class Page:
             del self._blocks[id], self._inferred[id]
             self._recheck(users)
 
+    @_alone
     def rename(self, id: str, new: str) -> None:
         """Give a block another name; wires follow."""
         if new == self[id].id:
@@ -276,11 +300,13 @@ class Page:
             self._inferred = {}
             self._recheck(blocks)
 
+    @_alone
     def move(self, id: str, x: float, y: float) -> None:
         """Put a block elsewhere."""
         self._blocks[id] = replace(self[id], at=_place(id, (x, y)))
         self._columns.occupy(self._blocks[id])
 
+    @_alone
     def note(self, text: str, at: tuple[float, float], id: str | None = None) -> "Note | None":
         """Write a note on the page, or over the one called `id`; an empty text takes it away."""
         if id is None:
@@ -293,11 +319,13 @@ class Page:
             self._notes.pop(id, None)
         return self._notes.get(id)
 
+    @_alone
     def reorder(self, ids: Iterable[str]) -> None:
         """Let blocks follow each other as `ids` do, in lists and in the file; the others come after."""
         first = [id for id in ids if id in self]
         self._blocks = {id: self._blocks[id] for id in dict.fromkeys([*first, *self._blocks])}
 
+    @_alone
     def tidy(self, ids: Iterable[str] | None = None) -> None:
         """Arrange blocks in columns, each right of what feeds it: all, or `ids` below the others."""
         for id, at in layout.arranged(self, ids).items():
@@ -306,10 +334,12 @@ class Page:
         for block in self:
             self._columns.occupy(block)
 
+    @_alone
     def state(self) -> "State":
         """All that is on the page now, to come back to with `restore`; later changes do not change it."""
         return State(self.name, dict(self._blocks), dict(self._inferred), dict(self._notes), self._columns.copy())
 
+    @_alone
     def restore(self, state: "State") -> None:
         """Put the page back to how it was when `state` was taken."""
         self.name = state.name
@@ -319,12 +349,27 @@ class Page:
     @contextmanager
     def changing(self) -> Iterator[None]:
         """All of the changes within, or none of them: an error takes them back."""
-        before = self.state()
-        try:
-            yield
-        except BaseException:
-            self.restore(before)
-            raise
+        with self._lock:
+            before = self.state()
+            try:
+                yield
+            except BaseException:
+                self.restore(before)
+                raise
+
+    def copy(self) -> "Page":
+        """A page like this one; from now on, each changes by itself."""
+        other = Page(self.name, folder=self.folder)
+        other.restore(self.state())
+        return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.RLock()
 
     # Gradients, files and exports; each lives in a module of its own
 

@@ -69,6 +69,10 @@ class Results(Mapping[str, BlockResult]):
             return self._blocks[id][pin]
         raise PageError(f"no block {key!r} was asked for.", code="unknown-block", value=key)
 
+    def get(self, key: str, default: Any = None) -> Any:
+        """The results of a block, or `default` if it was not asked for."""
+        return self._blocks.get(key, default)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._blocks)
 

@@ -6,7 +6,8 @@ is cancelled or fails changes nothing it should not. One session runs one thing 
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from time import perf_counter
@@ -21,7 +22,7 @@ from rowgrad.blocks.page import Page
 from rowgrad.blocks.results import DONE, FAILED, SKIPPED, WAITING, BlockResult, History, Progress, Results, on_block
 from rowgrad.blocks.work import WORK, check_array, file_state
 from rowgrad.dtypes import Array
-from rowgrad.errors import PageError
+from rowgrad.errors import PageError, RowgradError
 
 Report = Callable[[Progress], None]
 
@@ -50,11 +51,10 @@ class Snapshot(NamedTuple):
 
 @dataclass
 class _Run:
-    """One step: what has become of each block, as it was then, and the updates to come."""
+    """One step: what has become of each block, as it was then."""
 
     states: dict[str, BlockResult] = field(default_factory=dict)
     seen: dict[str, Any] = field(default_factory=dict)
-    updates: dict[str, Array] = field(default_factory=dict)
 
 
 class Session:
@@ -81,6 +81,7 @@ class Session:
 
     def __init__(self, page: Page) -> None:
         self.page = page
+        self._seen = page  # the page as it was when what is running now began
         self._kept: dict[str, _Kept] = {}
         self._variables: dict[str, _Variable] = {}
         self._feeds: dict[str, tuple[Array, int]] = {}
@@ -114,7 +115,7 @@ class Session:
         Results
             A failing block does not raise: it is reported there, what depends on it is skipped, and all else runs.
         """
-        with self._lock:
+        with self._looking():
             self._cancel.clear()
             self._feed(feeds)
             wanted, order = self._plan(fetches)
@@ -123,7 +124,7 @@ class Session:
     def run_to(self, block: str | Block, feeds: Mapping[str, Any] | None = None) -> Results:
         """Run one block and what it needs; the results of all of these."""
         id = block.id if isinstance(block, Block) else block
-        with self._lock:
+        with self._looking():
             self._cancel.clear()
             self._feed(feeds)
             _, order = self._plan(id)
@@ -134,9 +135,9 @@ class Session:
 
         When it gives None, the updates of variables have taken effect, and what depends on them is due again.
         """
-        with self._lock:
+        with self._looking():
             self._feed(feeds)
-            order = self.page.order()
+            order = self._seen.order()
             walk = self._walk = self._walk or _Run()
             fresh = self._fresh(order)
             for id in order:
@@ -144,14 +145,27 @@ class Session:
                     continue
                 if self._visit(walk, id):
                     return walk.states[id]
-            self._finish(walk)
+            self._finish(walk, order)
             self._walk = None
             return None
 
     def _is_due(self, walk: _Run, id: str, fresh: set[str]) -> bool:
-        if id not in walk.states or walk.seen[id] != _definition(self.page[id]):
+        """Whether a block has to be visited, given that those before it have not."""
+        block = self._seen[id]
+        if id not in walk.states or walk.seen[id] != _definition(block):
             return True
-        return walk.states[id].status == DONE and id not in fresh and self.page[id].operator.role != "save"
+        status = walk.states[id].status
+        if status == DONE:
+            return id not in fresh and block.operator.role != "save"
+        if status == FAILED and not block.missing() and self._can_run(walk, block):
+            try:
+                return self._kept[id].made_of != self._made_of(block)
+            except Exception:  # it fails as it did
+                return False
+        return self._can_run(walk, block) == (status == SKIPPED)
+
+    def _can_run(self, walk: _Run, block: Block) -> bool:
+        return all(walk.states[wire.block].status == DONE for _, wire in block.wires())
 
     def loop(
         self,
@@ -166,18 +180,20 @@ class Session:
         Stops at the first step in which a block fails, and when it is cancelled; a step that was cancelled has changed
         no variable.
         """
-        recorded = {str(self.page.wire(name)): name for name in record}
-        values: dict[str, list[Array]] = {name: [] for name in recorded.values()}
-        with self._lock:
+        with self._looking():
             self._cancel.clear()
+            recorded = {str(name): str(self._seen.wire(name)) for name in record}
+            values: dict[str, list[Array]] = {name: [] for name in recorded}
             self._feed(feeds)
             results = Results({})
             for step in range(steps):
+                if step:
+                    self._seen = self.page.copy()
                 wanted, order = self._plan(None)
                 results = self._step(wanted, order, progress, step, steps)
                 if results.cancelled or results.errors:
                     return History(step, values, results, results.cancelled)
-                for wire, name in recorded.items():
+                for name, wire in recorded.items():
                     values[name].append(results[wire])
             return History(steps, values, results)
 
@@ -189,10 +205,10 @@ class Session:
 
     def results(self) -> Results:
         """What is there now for every block, stale or not."""
-        with self._lock:
+        with self._looking():
             found = {}
-            fresh = self._fresh(self.page.order())
-            for block in self.page:
+            fresh = self._fresh(self._seen.order())
+            for block in self._seen:
                 kept = self._kept.get(block.id)
                 if kept is None or kept.result.op != block.op:
                     found[block.id] = BlockResult(block.id, block.op, WAITING)
@@ -219,21 +235,23 @@ class Session:
 
     def restore(self, snapshot: Snapshot) -> None:
         """Set the variables to those of `snapshot`; it may come from another session of an equal page."""
-        with self._lock:
+        with self._looking():
+            page, new = self._seen, {}
             for id, value in snapshot.variables.items():
-                if id not in self.page or self.page[id].operator.role != "variable":
+                if id not in page or page[id].operator.role != "variable":
                     raise PageError("there is no such variable on the page.", block=id, code="unknown-block")
-                signal = self.page.signal(f"{id}:ref")
+                signal = page.signal(f"{id}:ref")
                 check_array(id, "ref", value, signal.dtype, signal.shape, {})
-            for id, value in snapshot.variables.items():
-                block = self.page[id]
-                self._variables[id] = _Variable(value, next(self._stamps), self._initial(block))
+                value = _frozen(np.array(value)) if value.flags.writeable else value
+                new[id] = _Variable(value, next(self._stamps), self._initial(page[id]))
+            self._variables = {**self._variables, **new}
 
     def reset(self) -> None:
         """Forget all results and variables."""
         with self._lock:
             self._kept.clear()
             self._variables.clear()
+            self._walk = None
 
     def check_gradients(self, y: "str | Wire | Block", xs: "Iterable[str | Wire | Block]", **options: Any) -> Any:
         """Compare the gradients of `y` to `xs` with finite differences; see `rowgrad.blocks.gradcheck`."""
@@ -243,16 +261,26 @@ class Session:
 
     # Inside: feeds and plans
 
+    @contextmanager
+    def _looking(self) -> Iterator[None]:
+        """Do one thing at a time, and with the page as it is now, whatever becomes of it meanwhile."""
+        with self._lock:
+            before, self._seen = self._seen, self.page.copy()
+            try:
+                yield
+            finally:
+                self._seen = before
+
     def _feed(self, feeds: Mapping[str, Any] | None) -> None:
         sizes: dict[str, tuple[int, str]] = {}
         new: dict[str, Array] = {}
         for name, value in (feeds or {}).items():
             id = name.removesuffix(":output") if isinstance(name, str) else name
-            if id not in self.page or self.page[id].operator.role != "placeholder":
-                listed = ", ".join(b.id for b in self.page if b.operator.role == "placeholder") or "none"
+            if id not in self._seen or self._seen[id].operator.role != "placeholder":
+                listed = ", ".join(b.id for b in self._seen if b.operator.role == "placeholder") or "none"
                 raise PageError(f"there is no placeholder {id!r} to feed; there are: {listed}.", code="unknown-feed",
                                 value=id)  # fmt: skip
-            dtype = self.page.signal(f"{id}:output").dtype
+            dtype = self._seen.signal(f"{id}:output").dtype
             try:
                 array = literal(value, dtype).value
             except PageError as error:
@@ -260,8 +288,8 @@ class Session:
                 raise PageError.of(error, id, "Placeholder", "output") from error
             new[id] = array
         for id in {**self._feeds, **new}:
-            if id in self.page:
-                signal = self.page.signal(f"{id}:output")
+            if id in self._seen:
+                signal = self._seen.signal(f"{id}:output")
                 array = new[id] if id in new else self._feeds[id][0]
                 if id in new or signal.dtype == dtypes.name_of(array.dtype):
                     check_array(id, "output", array, signal.dtype, signal.shape, sizes)
@@ -273,24 +301,24 @@ class Session:
     def _plan(self, fetches: Any) -> tuple[list[str], list[str]]:
         """The blocks that are wanted, and all that have to run for them, in order."""
         if fetches is None:
-            order = self.page.order()
+            order = self._seen.order()
             return order, order
         if isinstance(fetches, str | Wire | Block):
             fetches = [fetches]
         wanted = []
         for fetch in fetches:
-            if isinstance(fetch, str) and fetch in self.page:
+            if isinstance(fetch, str) and fetch in self._seen:
                 wanted.append(fetch)
             else:
-                wanted.append(fetch.id if isinstance(fetch, Block) else self.page.wire(fetch).block)
+                wanted.append(fetch.id if isinstance(fetch, Block) else self._seen.wire(fetch).block)
         needed: set[str] = set()
         stack = list(wanted)
         while stack:
             id = stack.pop()
             if id not in needed:
                 needed.add(id)
-                stack.extend(wire.block for _, wire in self.page[id].wires())
-        return list(dict.fromkeys(wanted)), [id for id in self.page.order() if id in needed]
+                stack.extend(wire.block for _, wire in self._seen[id].wires())
+        return list(dict.fromkeys(wanted)), [id for id in self._seen.order() if id in needed]
 
     # Inside: one step
 
@@ -304,22 +332,30 @@ class Session:
             self._visit(run, id)
         if self._cancel.is_set():
             return Results({id: run.states[id] for id in wanted}, cancelled=True)
-        self._finish(run)
+        self._finish(run, order)
         if progress is not None:
             progress(Progress(step + 1, steps, len(order), len(order), None))
         return Results({id: run.states[id] for id in wanted})
 
     def _waiting(self, id: str) -> BlockResult:
-        return BlockResult(id, self.page[id].op, WAITING)
+        return BlockResult(id, self._seen[id].op, WAITING)
 
-    def _finish(self, run: _Run) -> None:
-        """Let the updates of a step take effect."""
-        for id, value in run.updates.items():
-            self._variables[id] = _Variable(value, next(self._stamps), self._variables[id].initial)
+    def _finish(self, run: _Run, order: list[str]) -> None:
+        """Let the updates of a step take effect, all in one moment: whatever interrupts it, there is never half."""
+        new = {}
+        for block in map(self._seen.__getitem__, order):
+            if run.states[block.id].status == DONE:
+                for pin, output in block.operator.updates.items():
+                    source = block.inputs[pin]
+                    assert isinstance(source, Wire)
+                    before = self._variables[source.block]
+                    value = self._kept[block.id].result.outputs[output]
+                    new[source.block] = _Variable(value, next(self._stamps), before.initial)
+        self._variables = {**self._variables, **new}
 
     def _visit(self, run: _Run, id: str) -> bool:
         """Bring one block up to date: keep what holds, skip what cannot run, run the rest; whether anything changed."""
-        block = self.page[id]
+        block = self._seen[id]
         run.seen[id] = _definition(block)
         for _, wire in block.wires():
             state = run.states[wire.block]
@@ -330,6 +366,7 @@ class Session:
                 return True
         begun = perf_counter()
         kept = self._kept.get(id)
+        made_of: tuple[Any, ...] = ()
         try:
             for pin in block.missing():
                 raise missing_input(block, pin)
@@ -339,16 +376,12 @@ class Session:
                 outputs = self._compute(block)
                 result = BlockResult(id, block.op, DONE, outputs, seconds=perf_counter() - begun)
                 kept = self._kept[id] = _Kept(result, made_of, next(self._stamps))
-            for pin, output in block.operator.updates.items():
-                source = block.inputs[pin]
-                assert isinstance(source, Wire)
-                run.updates[source.block] = kept.result.outputs[output]
             run.states[id] = kept.result
             return not holds
         except Exception as error:  # whatever it is, it belongs to this block, and the others go on
             found = on_block(error, id, block.op)
             result = BlockResult(id, block.op, FAILED, error=found, seconds=perf_counter() - begun)
-            self._kept[id] = _Kept(result, (), next(self._stamps))
+            self._kept[id] = _Kept(result, made_of, next(self._stamps))
             run.states[id] = result
             return True
 
@@ -365,7 +398,7 @@ class Session:
         elif role == "variable":
             parts.append(self._variable(block).stamp)
         elif role in ("file", "restore"):
-            parts.append(file_state(self.page, block, self._inputs(block)))
+            parts.append(file_state(self._seen, block, self._inputs(block)))
         elif role == "save":
             parts.append(next(self._stamps))
         return tuple(parts)
@@ -374,20 +407,26 @@ class Session:
         """The blocks whose kept results still hold."""
         fresh: set[str] = set()
         for id in order:
-            kept, block = self._kept.get(id), self.page[id]
+            kept, block = self._kept.get(id), self._seen[id]
             if kept is None or kept.result.status != DONE or block.missing():
                 continue
             if block.operator.role == "variable" and id not in self._variables:
                 continue
-            if all(wire.block in fresh for _, wire in block.wires()) and kept.made_of == self._made_of(block):
+            if all(wire.block in fresh for _, wire in block.wires()) and self._holds(kept, block):
                 fresh.add(id)
         return fresh
+
+    def _holds(self, kept: _Kept, block: Block) -> bool:
+        try:
+            return kept.made_of == self._made_of(block)
+        except RowgradError:  # a file that may not be read any more
+            return False
 
     # Inside: what blocks do
 
     def _inputs(self, block: Block) -> list[Any]:
         """The values at the input pins."""
-        literals = self.page.inferred(block.id).literals
+        literals = self._seen.inferred(block.id).literals
         values = []
         for pin in block.operator.inputs:
             found = [
@@ -401,19 +440,19 @@ class Session:
 
     def _compute(self, block: Block) -> dict[str, Array]:
         operator = block.operator
-        inferred = self.page.inferred(block.id)
+        inferred = self._seen.inferred(block.id)
         if operator.role == "operator":
             results = operator(*self._inputs(block), **inferred.attributes)
             if operator.result is None:
                 results = (results,)
         elif operator.role in WORK:
-            results = WORK[operator.role](self.page, block, self._inputs(block))
+            results = WORK[operator.role](self._seen, block, self._inputs(block))
         else:
             results = (self._variable(block).value if operator.role == "variable" else self._fed(block),)
         return {pin.name: _frozen(np.asarray(result)) for pin, result in zip(operator.outputs, results, strict=True)}
 
     def _fed(self, block: Block) -> Array:
-        signal = self.page.signal(f"{block.id}:output")
+        signal = self._seen.signal(f"{block.id}:output")
         if block.id not in self._feeds:
             raise PageError(f"nothing is fed; feed {signal}.", block=block.id, pin="output", code="not-fed")
         array = self._feeds[block.id][0]
@@ -437,8 +476,8 @@ class Session:
         while stack:
             id = stack.pop()
             if id not in drawn:
-                drawn[id] = _definition(self.page[id])
-                stack.extend(wire.block for _, wire in self.page[id].wires())
+                drawn[id] = _definition(self._seen[id])
+                stack.extend(wire.block for _, wire in self._seen[id].wires())
         return tuple(drawn.values())
 
 

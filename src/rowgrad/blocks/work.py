@@ -1,6 +1,7 @@
 """The work of blocks that only pages have: constants and files. Variables and feeds are the session's own."""
 
 from collections.abc import Callable
+from time import time_ns
 from typing import Any
 
 from rowgrad import dtypes
@@ -9,6 +10,8 @@ from rowgrad.blocks.page import Page
 from rowgrad.dtypes import Array
 from rowgrad.errors import PageError
 from rowgrad.files import folder
+
+UNSETTLED = 100_000_000  # nanoseconds
 
 
 def check_array(
@@ -35,8 +38,12 @@ def check_array(
 def file_state(page: Page, block: Block, inputs: list[Any]) -> Any:
     """When the file of a block was last written; it is read again when that changes."""
     path = folder.inside(page.folder, inputs[0].item() if inputs else block.attributes.get("path"))
-    found = path.stat() if path.is_file() else None
-    return (found.st_mtime_ns, found.st_size) if found else None
+    if not path.is_file():
+        return None
+    found = path.stat()
+    # Clocks of file systems are coarse: a file that was written a moment ago may be written again in the same moment.
+    is_settled = abs(time_ns() - found.st_mtime_ns) > UNSETTLED
+    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, None if is_settled else object())
 
 
 def _const(page: Page, block: Block, inputs: list[Any]) -> tuple[Array]:
