@@ -1,5 +1,6 @@
-# Each target sets up what it needs, in virtual environments of this folder. Two are enough to begin with:
+# Each target sets up what it needs, in virtual environments of this folder. Three are enough to begin with:
 #   make run     a page with the five gradient operators: every block's result, and a picture of it all
+#   make studio  draw pages in the browser; make studio PAGE=examples/pages/tour.page.json opens one
 #   make test    all tests
 
 PYTHON ?= python3
@@ -11,10 +12,16 @@ PEERS ?= $(TENSORFLOW) torch==2.13.0 fbgemm-gpu-cpu==1.8.0 jax scipy matplotlib
 
 SOURCES := pyproject.toml $(shell find src -name '*.py' -o -name '*.pyi')
 
-.PHONY: run test test-oracle bench lint docs clean
+STUDIO := studio/pyproject.toml studio/hatch_build.py studio/web/package-lock.json studio/web/build.mjs \
+  $(shell find studio/src studio/web/src studio/web/static examples/pages -type f -not -name '*.pyc')
+
+.PHONY: run studio test test-oracle bench lint docs clean
 
 run: .venv/ready
 	.venv/bin/rowgrad run examples/pages/tour.page.json --svg tour.svg --force
+
+studio: .venv-studio/ready
+	.venv-studio/bin/rowgrad studio $(PAGE)
 
 test: .venv-test/ready
 	.venv-test/bin/python -m pytest --ignore tests/oracle
@@ -27,28 +34,36 @@ bench: .venv-bench/ready
 	.venv-bench/bin/rowgrad bench --peers all --json benchmarks/results.json --pictures docs/images
 	.venv-bench/bin/python -m rowgrad.bench.documents benchmarks/results.json docs/performance.md README.md
 
-lint: .venv-lint/ready
+lint: .venv-lint/ready studio/web/node_modules/.package-lock.json
 	.venv-lint/bin/ruff check .
 	.venv-lint/bin/ruff format --check .
 	.venv-lint/bin/mypy
+	npm --prefix studio/web run --silent check
 
 docs: .venv-lint/ready
 	.venv-lint/bin/python docs/generate.py
 
 clean:
+	rm -rf studio/web/dist studio/web/node_modules studio/web/.tests
 	rm -rf .venv .venv-* build dist tour.svg .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# `make run` uses the package as users get it; the others see the sources as they are.
+# `make run` and `make studio` use the packages as users get them; the others see the sources as they are.
 .venv/ready: $(SOURCES)
 	$(PYTHON) -m venv .venv
 	.venv/bin/python -m pip install --quiet --upgrade --force-reinstall --no-deps .
 	.venv/bin/python -m pip install --quiet .
 	touch $@
 
-.venv-test/ready: pyproject.toml Makefile
+.venv-studio/ready: $(SOURCES) $(STUDIO)
+	$(PYTHON) -m venv .venv-studio
+	.venv-studio/bin/python -m pip install --quiet --upgrade --force-reinstall --no-deps . ./studio
+	.venv-studio/bin/python -m pip install --quiet '.[png,graphdef]' ./studio
+	touch $@
+
+.venv-test/ready: pyproject.toml studio/pyproject.toml Makefile
 	$(PYTHON) -m venv .venv-test
-	.venv-test/bin/python -m pip install --quiet -e '.[test]' $(FRAMEWORKS)
+	.venv-test/bin/python -m pip install --quiet -e '.[test]' -e './studio[test]' $(FRAMEWORKS)
 	touch $@
 
 .venv-oracle/ready: pyproject.toml Makefile
@@ -61,7 +76,11 @@ clean:
 	.venv-bench/bin/python -m pip install --quiet -e . $(PEERS)
 	touch $@
 
-.venv-lint/ready: pyproject.toml Makefile
+.venv-lint/ready: pyproject.toml studio/pyproject.toml Makefile
 	$(PYTHON) -m venv .venv-lint
-	.venv-lint/bin/python -m pip install --quiet -e '.[lint]'
+	.venv-lint/bin/python -m pip install --quiet -e '.[lint]' -e ./studio
+	touch $@
+
+studio/web/node_modules/.package-lock.json: studio/web/package-lock.json
+	npm --prefix studio/web ci --no-audit --no-fund
 	touch $@

@@ -13,9 +13,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 import uvicorn
+from websockets.sync.client import connect
+
 from rowgrad_studio.app import create_app
 from rowgrad_studio.launch import _bound
-from websockets.sync.client import connect
 
 TOKEN = "key-of-the-tests"
 WAIT = 60.0

@@ -4,10 +4,10 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from rowgrad_studio import launch
 from typer.testing import CliRunner
 
 from rowgrad.cli import app
+from rowgrad_studio import launch
 
 
 @pytest.fixture

@@ -3,8 +3,9 @@
 import base64
 
 import pytest
-from rowgrad_studio.commands import VERBS
 from studio_client import PAGE
+
+from rowgrad_studio.commands import VERBS
 
 MEAN_GRAD = [["1", "0.333333", "1.66667"]] * 3
 

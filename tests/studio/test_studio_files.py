@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
-from rowgrad_studio import studio as studio_module
 from studio_client import PAGE, TOKEN, Client, studio
 
 from rowgrad.blocks import Page
+from rowgrad_studio import studio as studio_module
 
 
 def drafts(client):

@@ -3,8 +3,9 @@
 import time
 
 import pytest
-from rowgrad_studio import documents
 from websockets.exceptions import ConnectionClosed
+
+from rowgrad_studio import documents
 
 
 def training(tab):

@@ -4,10 +4,11 @@ import base64
 import os
 
 import pytest
-from rowgrad_studio import app, security
 from studio_client import PAGE, TOKEN, Client
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
+
+from rowgrad_studio import app, security
 
 
 def test_the_token_becomes_a_cookie_and_leaves_the_address(client):
