@@ -71,8 +71,6 @@ export function AddDialog({ adding }: { adding: Adding }) {
             id={`add-${item.operator.name}`}
             role="option"
             aria-selected={position === at}
-            aria-label={item.operator.name}
-            aria-description={`${item.pin ? `at ${item.pin}; ` : ""}${item.operator.summary}`}
             className="add-option"
             style={{ ["--tint" as string]: tints[item.operator.family] }}
             onPointerMove={() => setAt(position)}
@@ -80,10 +78,8 @@ export function AddDialog({ adding }: { adding: Adding }) {
           >
             <span className="swatch" />
             <strong>{item.operator.name}</strong>
-            {item.pin && <span className="dim" aria-hidden="true">at {item.pin}</span>}
-            <span className="dim summary" aria-hidden="true">
-              {item.operator.summary}
-            </span>
+            {item.pin && <span className="dim">at {item.pin}</span>}
+            <span className="dim summary">{item.operator.summary}</span>
           </div>
         ))}
       </div>

@@ -93,12 +93,10 @@ export function ExamplesDialog() {
       <ul className="gallery">
         {files?.examples.map((example) => (
           <li key={example.name}>
-            <button type="button" aria-label={example.title} aria-description={`${example.summary}; ${example.blocks} blocks`} onClick={() => void choose({ example: example.name })}>
+            <button type="button" onClick={() => void choose({ example: example.name })}>
               <strong>{example.title}</strong>
-              <span aria-hidden="true">{example.summary}</span>
-              <span className="dim" aria-hidden="true">
-                {example.blocks} blocks
-              </span>
+              <span>{example.summary}</span>
+              <span className="dim">{example.blocks} blocks</span>
             </button>
           </li>
         ))}
