@@ -11,6 +11,12 @@ export interface Box {
   height: number;
 }
 
+/** The box around boxes. */
+export function around(boxes: Box[]): Box {
+  const [x, y] = [Math.min(...boxes.map((box) => box.x)), Math.min(...boxes.map((box) => box.y))];
+  return { x, y, width: Math.max(...boxes.map((box) => box.x + box.width)) - x, height: Math.max(...boxes.map((box) => box.y + box.height)) - y };
+}
+
 export const snapped = (value: number): number => Math.round(value / GRID) * GRID;
 
 /** Lined up at their left or top edges; only those that move. */

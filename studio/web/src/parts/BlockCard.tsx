@@ -3,7 +3,9 @@
 
 import { memo } from "react";
 import type { NodeProps } from "@xyflow/react";
+import { cardHeight } from "../logic/card";
 import { literalOf } from "../logic/literal";
+import { lookOf } from "../logic/pins";
 import { wiresAt } from "../logic/wires";
 import type { Block, OperatorDoc, PinDoc, Result } from "../protocol";
 import { openDialog, store, useStore } from "../store";
@@ -12,17 +14,48 @@ import { AttributeField } from "./AttributeField";
 import { Icon } from "./Icon";
 import { LiteralField } from "./LiteralField";
 import { Menu, type Item } from "./Menu";
-import { Pin } from "./Pin";
+import { FarPin, Pin } from "./Pin";
 import { ResultView } from "./ResultView";
 
 export const BlockCard = memo(function BlockCard({ id }: NodeProps) {
+  const far = useStore((state) => state.far);
+  return far ? <FarCard id={id} /> : <NearCard id={id} />;
+});
+
+/** Seen from afar: its name, its family, its pins, and whether it failed. As high as the near one without its results. */
+function FarCard({ id }: { id: string }) {
+  const block = useStore((state) => state.page.blocks[id]);
+  const status = useStore((state) => state.results[id]?.status ?? "waiting");
+  const { operators, catalogue } = store.get();
+  const operator = block && operators.get(block.op);
+  if (!block || !operator) return null;
+  const tint = catalogue?.families.find((family) => family.name === operator.family);
+  const colour = (dtype: string | null | undefined): string => lookOf(catalogue?.looks, dtype).colour;
+  const lines = Math.max(operator.inputs.length, operator.outputs.length);
+  return (
+    <div className={`card far ${status}`} style={{ ["--tint" as string]: tint?.header, ["--frame" as string]: tint?.frame, height: cardHeight(block, operator) }}>
+      <div className="card-head">
+        <div className="card-id">{id}</div>
+      </div>
+      <div className="card-pins">
+        {Array.from({ length: lines }, (_, i) => (
+          <div className="card-row" key={i}>
+            {operator.inputs[i] && <FarPin block={id} pin={operator.inputs[i].name} kind="input" colour={colour(block.in[operator.inputs[i].name]?.[0]?.dtype)} />}
+            {operator.outputs[i] && <FarPin block={id} pin={operator.outputs[i].name} kind="output" colour={colour(block.out[operator.outputs[i].name]?.dtype)} />}
+          </div>
+        ))}
+      </div>
+    </div>
+  );
+}
+
+function NearCard({ id }: { id: string }) {
   const block = useStore((state) => state.page.blocks[id]);
   const operator = useStore((state) => (block ? state.operators.get(block.op) : undefined));
   const tint = useStore((state) => state.catalogue?.families.find((family) => family.name === operator?.family));
   const result = useStore((state) => state.results[id]);
   const current = useStore((state) => Boolean(state.progress?.running && state.progress.block === id));
   const error = useStore((state) => state.pinErrors[`${id}:`]);
-  const far = useStore((state) => state.far);
   if (!block || !operator) return null;
   const status = result?.status ?? "waiting";
   const stale = Boolean(result?.stale && status === "done");
@@ -42,13 +75,15 @@ export const BlockCard = memo(function BlockCard({ id }: NodeProps) {
         </Menu>
       </div>
       {error && <div className="pin-error of-block">{error}</div>}
-      <Pins block={block} operator={operator} far={far} />
-      {!far && operator.attributes.map((attribute) => <AttributeField key={attribute.name} block={block} attribute={attribute} />)}
-      {!far && operator.role === "placeholder" && <FeedField block={block} />}
-      {!far && result && <Outcome block={id} result={result} stale={stale} />}
+      <Pins block={block} operator={operator} />
+      {operator.attributes.map((attribute) => (
+        <AttributeField key={attribute.name} block={block} attribute={attribute} />
+      ))}
+      {operator.role === "placeholder" && <FeedField block={block} />}
+      {result && <Outcome block={id} result={result} stale={stale} />}
     </div>
   );
-});
+}
 
 function actions(block: Block, operator: OperatorDoc): Item[] {
   const { id } = block;
@@ -69,7 +104,7 @@ function actions(block: Block, operator: OperatorDoc): Item[] {
   ];
 }
 
-function Pins({ block, operator, far }: { block: Block; operator: OperatorDoc; far: boolean }) {
+function Pins({ block, operator }: { block: Block; operator: OperatorDoc }) {
   const lines = Math.max(operator.inputs.length, operator.outputs.length);
   return (
     <div className="card-pins">
@@ -79,7 +114,7 @@ function Pins({ block, operator, far }: { block: Block; operator: OperatorDoc; f
         const out = output && block.out[output.name];
         return (
           <div className="card-row" key={i}>
-            {input && <InputPin block={block} pin={input} far={far} />}
+            {input && <InputPin block={block} pin={input} />}
             {output && (
               <span className="pin-name out" aria-hidden="true">
                 {output.name}
@@ -95,7 +130,7 @@ function Pins({ block, operator, far }: { block: Block; operator: OperatorDoc; f
 
 const NONE: number[] = [];
 
-function InputPin({ block, pin, far }: { block: Block; pin: PinDoc; far: boolean }) {
+function InputPin({ block, pin }: { block: Block; pin: PinDoc }) {
   const given = block.inputs[pin.name];
   const wires = wiresAt(given, pin.many);
   const missing = block.missing.includes(pin.name);
@@ -120,7 +155,7 @@ function InputPin({ block, pin, far }: { block: Block; pin: PinDoc; far: boolean
       <span className={`pin-name${missing ? " missing" : ""}${failed ? " failed" : ""}${lit.length && wires.length ? " lit" : ""}`} aria-hidden="true">
         {pin.name}
       </span>
-      {!far && !wires.length && (
+      {!wires.length && (
         <LiteralField
           label={`${pin.name} of ${block.id}`}
           literal={literalOf(given)}

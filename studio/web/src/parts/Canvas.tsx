@@ -1,13 +1,14 @@
 // The canvas: React Flow with our cards and wires. Moving and selecting happen here at once; everything else is a command.
 
-import { applyEdgeChanges, applyNodeChanges, Background, BackgroundVariant, MiniMap, ReactFlow, useNodesInitialized, useReactFlow, type Edge, type EdgeChange, type FinalConnectionState, type Node, type NodeChange } from "@xyflow/react";
-import { useCallback, useEffect, useRef, type DragEvent, type MouseEvent as ReactMouseEvent } from "react";
-import { CARD, GRID, type Place } from "../logic/arrange";
+import { applyEdgeChanges, applyNodeChanges, Background, BackgroundVariant, getViewportForBounds, MiniMap, ReactFlow, useReactFlow, type Edge, type EdgeChange, type FinalConnectionState, type Node, type NodeChange } from "@xyflow/react";
+import { useCallback, useEffect, useRef, useState, type DragEvent, type MouseEvent as ReactMouseEvent } from "react";
+import { around, CARD, GRID, type Place } from "../logic/arrange";
+import { cardHeight, RESULT } from "../logic/card";
 import { noteNode } from "../logic/flow";
 import { endOf } from "../logic/wires";
 import { openDialog, say, store, useStore } from "../store";
 import { addBlock, changeNote, clearPinErrors, connect, drop, endWire, openFile, startWire } from "../studio";
-import { fit, placeAt, setView } from "../view";
+import { placeAt, setView } from "../view";
 import { BlockCard } from "./BlockCard";
 import { ConnectionLine } from "./ConnectionLine";
 import { NoteSlip } from "./NoteSlip";
@@ -17,6 +18,10 @@ const NODE_TYPES = { block: BlockCard, note: NoteSlip };
 const EDGE_TYPES = { wire: WireEdge };
 const MANY = 150; // from so many blocks on, only those in sight are drawn
 const FAR = 0.42;
+const FARTHEST = 0.05;
+const NO_NODES: Node[] = [];
+const NO_EDGES: Edge[] = [];
+const isFar = (zoom: number, blocks: number): boolean => zoom < FAR && blocks > MANY;
 export const DRAGGED = "application/x-rowgrad-operator";
 
 function onNodesChange(changes: NodeChange[]): void {
@@ -106,37 +111,40 @@ export function Canvas() {
   const empty = useStore((state) => state.page.revision >= 0 && state.nodes.length === 0);
   const wiring = useStore((state) => Boolean(state.wiring));
   const flow = useReactFlow();
-  const ready = useNodesInitialized();
   const room = useRef<HTMLDivElement>(null);
-  const fitted = useRef<string | null>(null);
+  const [shown, setShown] = useState<string | null>(null);
   const many = nodes.length > MANY;
 
   useEffect(() => {
     setView(flow, room.current);
     return () => setView(null, null);
   }, [flow]);
-  // Once for each page that is opened; not when blocks are added to an empty one.
+  // Once for each page that is opened, before its blocks are drawn; not when blocks are added to an empty one.
   useEffect(() => {
-    if (!loaded || fitted.current === document) return;
-    if (nodes.length === 0) {
-      fitted.current = document;
-      void flow.setViewport({ x: 60, y: 60, zoom: 1 });
-    } else if (ready || many) {
-      fitted.current = document;
-      fit(false);
-    }
-  }, [loaded, ready, many, document, nodes.length, flow]);
+    const box = room.current?.getBoundingClientRect();
+    if (!loaded || shown === document || !box) return;
+    const { page, operators } = store.get();
+    const places = page.order.flatMap((id) => {
+      const block = page.blocks[id];
+      return block ? [{ x: block.at[0], y: block.at[1], width: CARD, height: cardHeight(block, operators.get(block.op)) + (Object.keys(block.out).length ? RESULT : 0) }] : [];
+    });
+    places.push(...page.notes.map(({ at: [x, y] }) => ({ x, y, width: 200, height: 60 })));
+    const view = places.length ? getViewportForBounds(around(places), box.width, box.height, FARTHEST, 1, 0.06) : { x: 60, y: 60, zoom: 1 };
+    void flow.setViewport(view);
+    store.set({ far: isFar(view.zoom, places.length) });
+    setShown(document);
+  }, [loaded, shown, document, flow]);
 
   const onMove = useCallback((_: unknown, { zoom }: { zoom: number }) => {
-    const far = zoom < FAR && store.get().nodes.length > MANY;
+    const far = isFar(zoom, store.get().nodes.length);
     if (far !== store.get().far) store.set({ far });
   }, []);
   return (
     <div className={`canvas${wiring ? " wiring" : ""}`} ref={room} onDoubleClick={onDoubleClick} onDrop={onDrop} onDragOver={(event) => event.preventDefault()}>
       <ReactFlow
         aria-label="Canvas"
-        nodes={nodes}
-        edges={edges as Edge[]}
+        nodes={shown === document ? nodes : NO_NODES}
+        edges={shown === document ? edges : NO_EDGES}
         nodeTypes={NODE_TYPES}
         edgeTypes={EDGE_TYPES}
         onNodesChange={onNodesChange}
@@ -160,9 +168,10 @@ export function Canvas() {
         connectionDragThreshold={4}
         nodeDragThreshold={3}
         zoomOnDoubleClick={false}
+        autoPanSpeed={8}
         snapToGrid
         snapGrid={[GRID, GRID]}
-        minZoom={0.08}
+        minZoom={FARTHEST}
         maxZoom={2.5}
         proOptions={{ hideAttribution: true }}
       >

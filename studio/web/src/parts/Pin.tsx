@@ -18,6 +18,20 @@ export function Glyph({ look, hollow }: { look: Look; hollow?: boolean }) {
   );
 }
 
+/** A pin of a card that is seen from afar: React Flow finds its place for the wires, and nothing listens. */
+export const FarPin = memo(function FarPin({ block, pin, kind, colour }: { block: string; pin: string; kind: "input" | "output"; colour: string }) {
+  const side = kind === "input" ? "left" : "right";
+  return (
+    <div
+      className={`react-flow__handle react-flow__handle-${side} pin far ${kind === "input" ? "target" : "source"}`}
+      data-handleid={pin}
+      data-nodeid={block}
+      data-handlepos={side}
+      style={{ ["--pin" as string]: colour }}
+    />
+  );
+});
+
 interface Props {
   block: string;
   pin: string;
