@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from optional import framework
 from rowgrad.bench import documents, machine, memory, report, run, targets
 from rowgrad.bench.work import SHAPES, SMALL, Bags, Entries, Work, all_work, sized
 
@@ -190,7 +191,7 @@ def test_the_tables_of_this_project_are_those_of_its_results():
 
 
 def test_pictures_are_drawn(imagined, results, tmp_path):
-    pytest.importorskip("matplotlib")
+    framework("matplotlib")
     from rowgrad.bench import pictures
 
     files = pictures.draw(imagined, tmp_path / "images")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from drawn import five_gradients, pooled_mean
 
+from optional import framework, missing
 from rowgrad.blocks import Page, Session, png, svg
 from rowgrad.blocks.png import page_in_png, to_png
 from rowgrad.errors import FileError
@@ -17,13 +18,13 @@ from rowgrad.errors import FileError
 @pytest.fixture(scope="module")
 def fonts():
     """Folders with fonts, if the machine has none of its own."""
-    pytest.importorskip("resvg_py")
+    framework("resvg_py")
     found = find_spec("matplotlib")
     folders = [
         str(Path(place) / "mpl-data" / "fonts" / "ttf") for place in (found and found.submodule_search_locations) or ()
     ]
     if not png._has_fonts(tuple(folders)):
-        pytest.skip("there are no fonts on this machine")
+        missing("there are no fonts on this machine")
     return folders
 
 
@@ -47,7 +48,7 @@ def test_it_is_a_picture_of_the_right_size_and_carries_the_page(fonts):
 
 def test_pages_draw_themselves(fonts):
     if not png._has_fonts(()):
-        pytest.skip("there are no fonts on this machine")
+        missing("there are no fonts on this machine")
     page = pooled_mean()
     assert size_of(page.to_png(scale=1))[0] == pytest.approx(svg.size_of(page.to_svg())[0], abs=1)
 
@@ -72,7 +73,7 @@ def test_without_resvg_it_says_what_to_install(monkeypatch):
 
 
 def test_without_fonts_it_says_so(monkeypatch):
-    pytest.importorskip("resvg_py")
+    framework("resvg_py")
     monkeypatch.setattr(png, "_has_fonts", lambda folders: False)
     with pytest.raises(FileError, match="no fonts") as caught:
         pooled_mean().to_png()

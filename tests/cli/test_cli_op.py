@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import rowgrad
+from optional import framework
 from rowgrad import threads
 from rowgrad.cli import app
 from rowgrad.cli.op import COMMON
@@ -87,7 +88,7 @@ def test_an_optional_pin_chooses_the_operator():
 
 
 def test_parquet_column(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow")
+    pyarrow = framework("pyarrow")
     from pyarrow import parquet
 
     parquet.write_table(pyarrow.table({"m": [0, 1, 3, 4], "g": [1.0, 2.0, 3.0, 4.0]}), tmp_path / "x.parquet")

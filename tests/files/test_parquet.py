@@ -5,11 +5,12 @@ import importlib.util
 import numpy as np
 import pytest
 
+from optional import framework
 from rowgrad.errors import FileError
 from rowgrad.files.parquet import read_column
 
-pyarrow = pytest.importorskip("pyarrow")
-parquet = pytest.importorskip("pyarrow.parquet")
+pyarrow = framework("pyarrow")
+parquet = framework("pyarrow.parquet")
 
 
 def save(path, **columns):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from studio_client import PAGE, TOKEN, Client, studio
 
+from optional import framework
 from rowgrad.blocks import Page
 from rowgrad_studio import studio as studio_module
 
@@ -232,7 +233,7 @@ def test_examples_bring_their_data(client, folder):
 @pytest.mark.parametrize("kind", ["svg", "png", "page.json", "pb", "pbtxt"])
 def test_what_is_exported_opens_again(client, tab, kind):
     if kind.startswith("pb"):
-        pytest.importorskip("tensorboard")
+        framework("tensorboard")
     made = client.get(f"/api/documents/{tab.document}/export", **{"as": kind})
     assert made.status == 200, made.body
     assert made.headers["Content-Disposition"] == f'attachment; filename="pooled-mean.{kind}"'
