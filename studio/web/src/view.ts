@@ -49,7 +49,7 @@ export function placeForNew(): Place {
 }
 
 /** Moves a block into sight, if it is not. */
-export function reveal(id: string, margin = 24): void {
+export function reveal(id: string, readable = 0.3, margin = 24): void {
   const node = flow?.getInternalNode(id);
   const box = room?.getBoundingClientRect();
   if (!flow || !node || !box) return;
@@ -59,7 +59,7 @@ export function reveal(id: string, margin = 24): void {
   const width = (node.measured.width ?? CARD) * zoom;
   const height = (node.measured.height ?? 150) * zoom;
   const inside = left >= margin && top >= margin && left + width <= box.width - margin && top + Math.min(height, 120) <= box.height - margin;
-  if (inside && zoom > 0.3) return;
+  if (inside && zoom > readable) return;
   const { x: nodeX, y: nodeY } = node.internals.positionAbsolute;
   void flow.setCenter(nodeX + (node.measured.width ?? CARD) / 2, nodeY + (node.measured.height ?? 150) / 2, { zoom: Math.max(zoom, 0.8), duration: motion() });
 }
@@ -70,7 +70,7 @@ const pinElement = (kind: string, name: string): HTMLElement | null => document.
 export function jumpTo(block: string, pin?: string | null, kind: "input" | "output" = "input"): void {
   if (!store.get().page.blocks[block]) return;
   select([block]);
-  reveal(block);
+  reveal(block, 0.55);
   // The block may have to be drawn first.
   setTimeout(() => {
     const target = (pin && pinElement(kind, `${block}:${pin}`)) || document.querySelector<HTMLElement>(`.react-flow__node[data-id="${CSS.escape(block)}"]`);

@@ -33,11 +33,12 @@ function endTour(): void {
 export function Tour() {
   const at = useStore((state) => state.tour);
   const step = at === null ? undefined : STEPS[at];
+  const catalogue = useStore((state) => state.catalogue); // the palette is there when the catalogue is
   useEffect(() => {
     const target = step && document.querySelector(`[data-tour="${step.at}"]`);
     target?.classList.add("toured");
     return () => target?.classList.remove("toured");
-  }, [step]);
+  }, [step, catalogue]);
   if (at === null || !step) return null;
   const last = at === STEPS.length - 1;
   return (
