@@ -106,6 +106,7 @@ class Desk:
 
     def ready(self) -> "Desk":
         """Wait until the page is there and the line to the server stands."""
+        expect(self.page.get_by_role("textbox", name="Name of the page")).not_to_have_value("")
         expect(self.tool("Run")).to_be_enabled()
         return self
 
@@ -168,7 +169,7 @@ class Desk:
         """Add a block by the search, with the mouse."""
         self.tool("Add block").click()
         self.dialog("Add a block").get_by_role("combobox", name="Search operators").fill(operator)
-        self.dialog("Add a block").get_by_role("option", name=operator, exact=True).click()
+        self.dialog("Add a block").get_by_role("option", name=re.compile(f"^{operator} ")).click()
 
     def wire(self, source: "Locator", target: "Locator") -> None:
         """Drag a wire from one pin to another."""
@@ -269,16 +270,28 @@ def _is_installed() -> bool:
     return made.exists() and made.stat().st_mtime >= lock.stat().st_mtime
 
 
+def _npm(*arguments: str) -> None:
+    npm = shutil.which("npm")
+    if npm is None:
+        missing(f"there is no npm to run {' '.join(arguments)} in studio/web with")
+    done = subprocess.run([npm, *arguments], cwd=WEB, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.fixture(scope="session")
-def bundle() -> Path:
+def packages() -> Path:
+    """What `npm ci` brings."""
+    if not _is_installed():
+        _npm("ci")
+    return WEB / "node_modules"
+
+
+@pytest.fixture(scope="session")
+def bundle(request: pytest.FixtureRequest) -> Path:
     """The built page; it is built if it is missing or old."""
     if not _is_built():
-        npm = shutil.which("npm")
-        if npm is None:
-            missing("the page of the studio is not built, and there is no npm to build it with")
-        for command in [["run", "build"]] if _is_installed() else [["ci"], ["run", "build"]]:
-            done = subprocess.run([npm, *command], cwd=WEB, capture_output=True, text=True, timeout=600)
-            assert done.returncode == 0, done.stderr
+        request.getfixturevalue("packages")
+        _npm("run", "build")
     return WEB / "dist"
 
 
