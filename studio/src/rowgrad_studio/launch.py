@@ -43,6 +43,7 @@ def serve(folder: Path, page: str | None = None, *, port: int = 0, browser: bool
             ws_per_message_deflate=False,  # nothing travels far
             timeout_graceful_shutdown=2,
             server_header=False,
+            proxy_headers=False,
         )
         print(f"The studio is at {address}", flush=True)
         print("Ctrl-C ends it.", file=sys.stderr, flush=True)

@@ -52,8 +52,8 @@ class Sockets:
         assert reader is not None
         subscriber = Subscriber(reader.cancel)
         async with document.lock:
-            for event in document.whole():
-                subscriber.tell(encoded(event))
+            for whole in await self._studio.work(lambda: [encoded(event) for event in document.whole()]):
+                subscriber.tell(whole)
             if document.run is not None:
                 subscriber.tell(encoded(document.run.event_now()))
             document.subscribers.add(subscriber)

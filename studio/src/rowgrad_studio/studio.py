@@ -58,16 +58,19 @@ class Studio:
                 for document in self._documents.values():
                     if document.path == name:
                         return document
-            opened = await self.work(self._opened, request)
-            document = Document(secrets.token_hex(8), opened, self.folder, self.drafts)
-            if "data" in request or (opened.path is None and "open" in request):
-                document.saved = None  # it is in no page file yet
-                await self.work(document.keep_draft)
-                document.changes()
-            origin = {"open": opened.path} if opened.path is not None else {}
-            origin |= {"example": request["example"]} if "example" in request else {}
-            await self.work(self.drafts.remember, document.id, origin)
-            return self._keep(document)
+            return self._keep(await self.work(self._new, request))
+
+    def _new(self, request: dict[str, Any]) -> Document:
+        opened = self._opened(request)
+        document = Document(secrets.token_hex(8), opened, self.folder, self.drafts)
+        if "data" in request or ("open" in request and opened.path is None):
+            document.saved = None  # it is in no page file yet
+            document.keep_draft()
+            document.changes()
+        origin = {"open": opened.path} if opened.path is not None else {}
+        origin |= {"example": request["example"]} if "example" in request else {}
+        self.drafts.remember(document.id, origin)
+        return document
 
     def _opened(self, request: dict[str, Any]) -> Opened:
         if "open" in request:
@@ -99,7 +102,7 @@ class Studio:
             raise Refusal(f"the document cannot be opened again: {error}", "unknown-document", value=id) from error
 
     def _keep(self, document: Document) -> Document:
-        """Add a document; the one that was not looked at for the longest goes, its draft stays."""
+        """Add a document; of very many, the oldest that nobody is at goes, and its draft stays."""
         self._documents[document.id] = document
         idle = [one for one in self._documents.values() if not one.subscribers and one.run is None]
         if len(self._documents) > MOST_DOCUMENTS and idle[0] is not document:
