@@ -67,7 +67,7 @@ app.command("studio")(studio.studio)
 def main() -> None:
     """Run the command with the arguments of this process, and end it."""
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show Σ shows a question mark; it is no reason to fail.
-        if isinstance(stream, io.TextIOWrapper) and "utf" not in stream.encoding.lower():
+        # A terminal that cannot show Σ shows a question mark; it is no reason to fail. Nor is half a character.
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     app(prog_name="rowgrad")

@@ -25,7 +25,7 @@ def check(
     for problem in problems:
         show.errors().print(Text.assemble(("error: ", "bold red"), (str(problem), "red")), soft_wrap=True)
     wires = sum(1 for block in drawn for _ in block.wires())
-    console.print(f"{drawn.name}: {len(drawn)} blocks, {wires} wires, {len(problems)} problems.", highlight=False)
+    console.print(Text(f"{drawn.name}: {len(drawn)} blocks, {wires} wires, {len(problems)} problems."))
     if problems:
         raise typer.Exit(BAD_DATA)
 

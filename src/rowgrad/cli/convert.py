@@ -38,4 +38,4 @@ def convert(
         with show.waiting("running"):
             session.run()
     formats.write(drawn, out, session)
-    show.errors().print(f"wrote {out}", style="dim")
+    show.errors().print(f"wrote {out}", style="dim", markup=False, soft_wrap=True)

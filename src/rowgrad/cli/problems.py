@@ -40,7 +40,8 @@ class QuietGroup(TyperGroup):
         try:
             # Commands give nothing back, so that what comes back is the code of an early exit.
             code = super().main(*args, **kwargs) or 0
-            sys.stdout.flush()
+            if sys.stdout is not None:  # it is, where the caller has closed it
+                sys.stdout.flush()
         except BrokenPipeError:
             # Whoever read the output has seen enough; nothing is left to say, not even when Python closes the stream.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -61,17 +61,17 @@ def run(
     feeds = dict(_parsed(text) for text in feed or [])
     names = [str(drawn.wire(name)) if name not in drawn else name for name in fetch or []]
     console = show.output()
-    results, changes = _run(session, names, feeds, loop)
+    results, changes, steps = _run(session, names, feeds, loop)
     if not quiet:
         print_results(console, drawn, results, names)
-    _print_changes(console, changes, loop)
+    _print_changes(console, changes, steps)
     if out is not None:
         arrays = dict(_arrays(results, names))
         files.write(out, arrays)
-        show.errors().print(f"wrote {len(arrays)} arrays to {out}", style="dim")
+        show.errors().print(f"wrote {len(arrays)} arrays to {out}", style="dim", markup=False, soft_wrap=True)
     if svg is not None:
         formats.draw(drawn, session, svg)
-        show.errors().print(f"drew {svg}", style="dim")
+        show.errors().print(f"drew {svg}", style="dim", markup=False, soft_wrap=True)
     if results.errors:
         raise typer.Exit(_report(results))
 
@@ -85,11 +85,11 @@ def _parsed(text: str) -> tuple[str, Any]:
 
 def _run(
     session: Session, names: list[str], feeds: dict[str, Any], loop: int | None
-) -> tuple[Results, dict[str, tuple[float, float]]]:
-    """The results, and for a loop how single numbers that were asked for went from the first step to the last."""
+) -> tuple[Results, dict[str, tuple[float, float]], int]:
+    """The results, how single numbers that were asked for went from a loop's first step to its last, and its steps."""
     if loop is None:
         with show.waiting("running"):
-            return session.run(names or None, feeds), {}
+            return session.run(names or None, feeds), {}, 1
     record = [name for name in names if ":" in name] or _scalars(session.page)
     with bar("step") as progress:
         history = session.loop(loop, feeds, record=record, progress=progress)
@@ -100,7 +100,7 @@ def _run(
     results = history.results
     if names and not results.errors:
         results = Results({name.partition(":")[0]: results[name.partition(":")[0]] for name in names})
-    return results, changes
+    return results, changes, history.steps
 
 
 def _scalars(page: Page) -> list[str]:
@@ -148,10 +148,10 @@ def _is_wanted(id: str, pin: str, pins: set[str], names: list[str]) -> bool:
     return not names or id in names or f"{id}:{pin}" in pins
 
 
-def _print_changes(console: Console, changes: dict[str, tuple[float, float]], loop: int | None) -> None:
+def _print_changes(console: Console, changes: dict[str, tuple[float, float]], steps: int) -> None:
     for name, (first, last) in changes.items():
         factor = f", {first / last:.4g} times smaller" if 0 < last < first else ""
-        console.print(Text(f"{name}: {first:.6g} in step 1, {last:.6g} in step {loop}{factor}"))
+        console.print(Text(f"{name}: {first:.6g} in step 1, {last:.6g} in step {steps}{factor}"))
 
 
 def _arrays(results: Results, names: list[str]) -> Iterator[tuple[str, Array]]:

@@ -46,7 +46,7 @@ def parse(text: str) -> Any:
 
 def _literal(text: str) -> Any:
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_float=_number)
         np.array(value)
         kinds = {type(item) for item in np.array(value, object).flat}
     except json.JSONDecodeError:
@@ -57,6 +57,13 @@ def _literal(text: str) -> Any:
     if not kinds <= {bool, int, float, str} or (str in kinds and len(kinds) > 1):
         raise Problem(f"{_short(text)}: numbers, booleans, or strings, and lists of them are allowed.", code=BAD_USAGE)
     return value
+
+
+def _number(digits: str) -> float:
+    number = float(digits)
+    if np.isinf(number):
+        raise Problem(f"{_short(digits)} is too large a number; infinity is written Infinity.", code=BAD_USAGE)
+    return number
 
 
 def _exact(literal: Any) -> Array:
