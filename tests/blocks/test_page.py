@@ -292,3 +292,24 @@ def test_names_of_pins_that_python_uses_itself() -> None:
     page.add("Neg", "n")
     for name in ("self", "id", "op"):
         assert refused(page, lambda name=name: page.change("n", **{name: 1})).code == "unknown-pin"
+
+
+def test_an_attribute_that_is_none_is_not_given() -> None:
+    page, other = Page(), Page()
+    page.add("Placeholder", "x", dtype="float32", shape=None)
+    other.add("Placeholder", "x", dtype="float32")
+    assert page == other == Page.from_graphdef(page.to_graphdef())
+
+
+def test_automatic_names_fill_gaps(page: Page) -> None:
+    assert [page.add("Neg").id for _ in range(4)] == ["Neg", "Neg_1", "Neg_2", "Neg_3"]
+    page.remove("Neg_1")
+    assert [page.add("Neg").id for _ in range(2)] == ["Neg_1", "Neg_4"]
+    page.rename("Neg", "other")
+    page.drop(["Neg_3", "Neg_2"])
+    assert [page.add("Neg").id for _ in range(3)] == ["Neg", "Neg_2", "Neg_3"]
+    before = page.state()
+    page.add("Neg")
+    page.restore(before)
+    assert page.add("Neg").id == "Neg_5"
+    assert refused(page, lambda: page.drop(["grad"])).code == "in-use"

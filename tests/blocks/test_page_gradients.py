@@ -239,3 +239,26 @@ def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert check.worst is not None
     assert check.worst.position in ((0,), (1,))
     assert check.worst.numeric == pytest.approx(2 * check.worst.analytic)
+
+
+def test_a_compact_gradient_is_not_passed_on() -> None:
+    page = Page()
+    page.add("Variable", "x", initial_value=[[1.0, 2.0], [3.0, 4.0]])
+    page.add("Neg", "table", x="x")
+    page.add("SparseSegmentSum", "y", data="table", indices=[0, 0], segment_ids=[0, 1], sparse_gradient=True)
+    assert isinstance(page.copy().add_gradients("y", ["table"])["table"], RowGradient)
+    found = page.add_gradients("y", ["table", "x"])
+    results = Session(page).run().raise_first()
+    assert results[str(found["table"])].tolist() == [[2.0, 2.0], [0.0, 0.0]]
+    assert results[str(found["x"])].tolist() == [[-2.0, -2.0], [0.0, 0.0]]
+
+
+def test_gradients_are_checked_where_only_running_tells_the_shape() -> None:
+    page = Page()
+    page.add("Placeholder", "x", dtype="float64", shape=["n"])
+    page.add("Concat", "joined", values=["x", "x"], axis=0)
+    page.add("Square", "y", x="joined")
+    assert not str(page.signal("joined").shape[0]).isidentifier()
+    session = Session(page)
+    session.run(feeds={"x": [1.0, 2.0]})
+    assert session.check_gradients("y", ["joined", "x"]).ok

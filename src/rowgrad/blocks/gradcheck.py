@@ -141,7 +141,9 @@ def _in_double(session: "Session", y: Wire, x: Wire) -> tuple[Page, Wire, Wire, 
     name = "probe"
     while name in source:
         name += "_"
-    probe = page.add("Placeholder", name, dtype="float64", shape=signal.shape)["output"]
+    # Sizes that only running tells have the names of their blocks, which are not to be given to others.
+    shape = signal.shape and [size if _is_given(size) else f"{name}_{axis}" for axis, size in enumerate(signal.shape)]
+    probe = page.add("Placeholder", name, dtype="float64", shape=shape)["output"]
     copies: dict[Wire, Wire] = {}
     for id in source.order():
         block = source[id]
@@ -153,6 +155,10 @@ def _in_double(session: "Session", y: Wire, x: Wire) -> tuple[Page, Wire, Wire, 
         elif id in needed:
             _copy(session, block, page, {**copies, x: probe})
     return page, probe, copies.get(x, x), probe if y == x else copies.get(y, y)
+
+
+def _is_given(size: int | str | None) -> bool:
+    return isinstance(size, int) or (size is not None and size.isidentifier())
 
 
 def _copy(session: "Session", block: Block, page: Page, instead: dict[Wire, Wire]) -> None:

@@ -43,11 +43,13 @@ def add_gradients(page: Page, y: Any, xs: list[Any]) -> dict[str, Any]:
 def _drop_unused(page: Page, new: list[str], found: Mapping[str, Any]) -> list[str]:
     """Take away what was added only to learn a shape; gives what stays."""
     used = {wire.block for gradient in found.values() for wire in _wires(gradient)}
+    added, unused = set(new), []
     for id in reversed(page.order()):
-        if id in used or id not in new:
+        if id in used or id not in added:
             used.update(wire.block for _, wire in page[id].wires())
         else:
-            page.remove(id)
+            unused.append(id)
+    page.drop(unused)
     return [id for id in new if id in page]
 
 
@@ -87,7 +89,10 @@ class _Backward:
         return dtype is None or dtype in dtypes.FLOATS
 
     def _is_compact(self, target: Wire) -> bool:
-        """Whether every way to `target` is a look-up that is to have a compact gradient."""
+        """Whether every way to `target` is a look-up that is to have a compact gradient, and none leads on from it."""
+        origin = self.page[target.block]
+        if any(self._carries(origin, pin, wire) for pin, wire in origin.wires()):
+            return False  # the rules of what computes it need all rows
         ways = [(block, pin) for block in self.page for pin, wire in block.wires()
                 if wire == target and self._carries(block, pin, wire)]  # fmt: skip
         return (

@@ -99,6 +99,7 @@ class Page:
         self._inferred: dict[str, Inferred] = {}
         self._notes: dict[str, Note] = {}
         self._columns = layout.Columns()
+        self._numbers: dict[str, int] = {}  # by operator, below which all automatic names are taken
 
     # Looking
 
@@ -231,6 +232,7 @@ class Page:
         if len(self) >= MOST_BLOCKS:
             raise PageError(f"a page holds at most {MOST_BLOCKS} blocks.", code="too-large", block=id)
         inputs, attributes = sort_out(self, id, operator, given)
+        attributes = {name: value for name, value in attributes.items() if value is not None}
         block = Block(id, op, inputs, attributes, _place(id, at) if at is not None else (0, 0))
         inferred = self._infer(block)
         if at is None:
@@ -279,7 +281,19 @@ class Page:
             for user in users:
                 self._blocks[user] = replace(self[user], inputs=without(self[user].inputs, id))
             del self._blocks[id], self._inferred[id]
+            self._numbers.clear()
             self._recheck(users)
+
+    @_alone
+    def drop(self, ids: Iterable[str]) -> None:
+        """Take blocks off the page from which no wires lead to others that stay."""
+        dropped = {self[id].id for id in ids}
+        if used := next((wire for block in self for _, wire in block.wires()
+                         if wire.block in dropped and block.id not in dropped), None):  # fmt: skip
+            raise PageError("wires lead from it to others.", block=used.block, pin=used.pin, code="in-use")
+        for id in dropped:
+            del self._blocks[id], self._inferred[id]
+        self._numbers.clear()
 
     @_alone
     def rename(self, id: str, new: str) -> None:
@@ -297,6 +311,7 @@ class Page:
                     block = replace(block, id=new)
                 blocks[block.id] = block
             self._blocks = blocks
+            self._numbers.clear()
             self._inferred = {}
             self._recheck(blocks)
 
@@ -345,6 +360,7 @@ class Page:
         self.name = state.name
         self._blocks, self._inferred = dict(state.blocks), dict(state.inferred)
         self._notes, self._columns = dict(state.notes), state.columns.copy()
+        self._numbers.clear()
 
     @contextmanager
     def changing(self) -> Iterator[None]:
@@ -462,10 +478,10 @@ class Page:
         return id, str(pin)
 
     def _new_id(self, op: str) -> str:
-        id, number = op, 0
-        while id in self._blocks:
+        number = self._numbers.get(op, 0)
+        while (id := f"{op}_{number}" if number else op) in self._blocks:
             number += 1
-            id = f"{op}_{number}"
+        self._numbers[op] = number
         return id
 
     def _free_id(self, id: str) -> str:
