@@ -1,6 +1,6 @@
 // Attributes of blocks, each edited by its kind: a tick, a number, a type from a list, a text, a shape, a value.
 
-import { useEffect, useId, useState, type KeyboardEvent } from "react";
+import { useEffect, useId, useRef, useState, type KeyboardEvent } from "react";
 import { literalOf, readLeaf, readShape, type Nested } from "../logic/literal";
 import type { AttributeDoc, Block, Source } from "../protocol";
 import { openDialog, say, useStore } from "../store";
@@ -31,19 +31,63 @@ export function AttributeField({ block, attribute }: Props) {
           onChange={(event) => void set(event.target.checked).catch(complain)}
         />
       )}
-      {kind === "dtype" && (
-        <select className="nodrag" aria-label={label} value={String(given ?? "")} onChange={(event) => void set(event.target.value || null).catch(complain)}>
-          {!attribute.required && <option value="">{attribute.default ? String(attribute.default) : "by value"}</option>}
-          {attribute.dtypes.map((dtype) => (
-            <option key={dtype}>{dtype}</option>
-          ))}
-        </select>
-      )}
+      {kind === "dtype" && <TypeField label={label} attribute={attribute} given={String(given ?? "")} onCommit={(dtype) => set(dtype || null)} />}
       {kind === "value" && <ValueField block={block} name={name} label={label} onCommit={set} />}
       {(kind === "text" || kind === "int" || kind === "float" || kind === "shape") && (
         <LineField label={label} kind={kind} given={given} fallback={attribute.default} required={attribute.required} onCommit={set} />
       )}
     </div>
+  );
+}
+
+/** A type from the list. Typed letters choose step by step, so that what is typed is sent when the keys rest: one gesture. */
+function TypeField({ label, attribute, given, onCommit }: { label: string; attribute: AttributeDoc; given: string; onCommit: (dtype: string) => Promise<unknown> }) {
+  const [draft, setDraft] = useState<string | null>(null);
+  const waiting = useRef<{ timer: ReturnType<typeof setTimeout>; dtype: string } | null>(null);
+  const typing = useRef(false);
+  useEffect(() => setDraft(null), [given]);
+  const commit = (dtype: string): void => {
+    waiting.current = null;
+    if (dtype === given) return setDraft(null);
+    onCommit(dtype).catch((error: unknown) => {
+      setDraft(null);
+      complain(error);
+    });
+  };
+  const flush = (): void => {
+    if (!waiting.current) return;
+    clearTimeout(waiting.current.timer);
+    commit(waiting.current.dtype);
+  };
+  const choose = (dtype: string): void => {
+    setDraft(dtype);
+    if (waiting.current) clearTimeout(waiting.current.timer);
+    if (typing.current) waiting.current = { dtype, timer: setTimeout(() => commit(dtype), 400) };
+    else commit(dtype);
+  };
+  return (
+    <select
+      className="nodrag"
+      aria-label={label}
+      value={draft ?? given}
+      onChange={(event) => choose(event.target.value)}
+      onKeyDown={(event) => {
+        typing.current = true;
+        if (event.key === "Enter" || event.ctrlKey || event.metaKey) flush();
+      }}
+      onPointerDown={() => {
+        typing.current = false;
+      }}
+      onBlur={() => {
+        flush();
+        typing.current = false;
+      }}
+    >
+      {!attribute.required && <option value="">{attribute.default ? String(attribute.default) : "by value"}</option>}
+      {attribute.dtypes.map((dtype) => (
+        <option key={dtype}>{dtype}</option>
+      ))}
+    </select>
   );
 }
 
