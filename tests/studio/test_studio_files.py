@@ -14,6 +14,7 @@ from studio_client import PAGE, TOKEN, Client, studio
 
 from optional import framework
 from rowgrad.blocks import Page
+from rowgrad_studio import documents, history, sockets
 from rowgrad_studio import studio as studio_module
 
 
@@ -262,3 +263,26 @@ def test_answers_in_drafts_are_few(client, tab, folder):
         tab.do("move", places={"grad": [i, 0]})
     draft = json.loads((folder / ".rowgrad" / "drafts" / f"{tab.document}.draft.json").read_text())
     assert len(draft["answers"]) == 20
+
+
+def test_a_draft_that_takes_long_comes_after_the_answer(client, tab, monkeypatch):
+    monkeypatch.setattr(documents, "QUICK", -1.0)
+    monkeypatch.setattr(sockets, "LATE", 0.05)
+    tab.do("rename", block="after", name="later")
+    end = time.monotonic() + 10
+    while not drafts(client):
+        assert time.monotonic() < end
+    tab.do("undo")
+    assert drafts(client) == []
+
+
+def test_history_has_an_end(monkeypatch):
+    monkeypatch.setattr(history, "MOST_STEPS", 3)
+    page, steps = Page(), history.History()
+    for number in range(5):
+        before = page.state()
+        page.add("Neg")
+        steps.add(f"add {number}", before)
+    assert [steps.undo(page) for _ in range(3)] == ["add 4", "add 3", "add 2"]
+    assert steps.undo_label is None and len(page) == 2
+    assert [steps.redo(page) for _ in range(3)] == ["add 2", "add 3", "add 4"]

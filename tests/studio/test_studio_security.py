@@ -4,11 +4,29 @@ import base64
 import os
 
 import pytest
-from studio_client import PAGE, TOKEN, Client
+from studio_client import PAGE, TOKEN, Client, studio
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from rowgrad_studio import app, security
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("studio") / "pages"
+    (place / ".hidden").mkdir(parents=True)
+    (place.parent / "secret.page.json").write_text(PAGE)
+    (place.parent / "secret.csv").write_text("1\n2\n")
+    (place / ".hidden" / "x.page.json").write_text(PAGE)
+    os.symlink(place.parent / "secret.page.json", place / "link.page.json")
+    return place
+
+
+@pytest.fixture(scope="module")
+def client(folder):
+    """One studio for all: nothing here changes it."""
+    with studio(folder) as found:
+        yield found
 
 
 def test_the_token_becomes_a_cookie_and_leaves_the_address(client):
@@ -147,10 +165,6 @@ def test_a_request_that_is_too_large(client, monkeypatch):
     ],
 )
 def test_paths_that_lead_out(client, folder, path):
-    (folder.parent / "secret.page.json").write_text(PAGE)
-    os.symlink(folder.parent / "secret.page.json", folder / "link.page.json")
-    (folder / ".hidden").mkdir()
-    (folder / ".hidden" / "x.page.json").write_text(PAGE)
     answer = client.post({"open": path})
     assert answer.status in (400, 403, 404), answer.body
     assert answer.json["error"]["code"] in ("outside", "no-such-file", "bad-file")
@@ -161,7 +175,6 @@ def test_paths_that_lead_out(client, folder, path):
 
 
 def test_a_page_reads_no_files_outside(client, folder):
-    (folder.parent / "secret.csv").write_text("1\n2\n")
     with client.tab(client.open(new=True)) as tab:
         for path in ("../secret.csv", str(folder.parent / "secret.csv")):
             error = tab.refused("add", op="File", at=[0, 0], attrs={"path": path})
