@@ -2,15 +2,20 @@
 
 import "@xyflow/react/dist/base.css";
 import "./styles/colours.css";
+import "./styles/panels.css";
 import "./styles/frame.css";
 import "./styles/canvas.css";
+import "./styles/cards.css";
+import "./styles/literals.css";
+import "./styles/results.css";
 import "./styles/dialogs.css";
 import { createRoot } from "react-dom/client";
 import { App } from "./App";
 import { listen } from "./keys";
 import { beginTour } from "./parts/Tour";
 import { say, store } from "./store";
-import { openFile, start, unanswered } from "./studio";
+import { unanswered } from "./line";
+import { openFile, start } from "./studio";
 
 const root = document.getElementById("studio");
 if (!root) throw new Error("index.html has no place for the studio");

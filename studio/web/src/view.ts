@@ -1,8 +1,8 @@
 // What is seen of the canvas: fitting, jumping to a block, the place for a new one.
 
-import type { ReactFlowInstance } from "@xyflow/react";
-import { CARD, freePlace, type Box, type Place } from "./logic/arrange";
-import { RESULT } from "./logic/card";
+import { getViewportForBounds, type ReactFlowInstance, type Viewport } from "@xyflow/react";
+import { around, CARD, freePlace, type Box, type Place } from "./logic/arrange";
+import { cardHeight, RESULT } from "./logic/card";
 import { store } from "./store";
 import { select } from "./studio";
 
@@ -16,8 +16,29 @@ export function setView(instance: ReactFlowInstance | null, element: HTMLElement
 
 const motion = (): number => (matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 250);
 
-export function fit(animated = true): void {
-  void flow?.fitView({ padding: 0.08, maxZoom: 1, duration: animated ? motion() : 0 });
+export const FARTHEST = 0.05;
+
+/** What is taken on the page, with room for results that are still to come. */
+function boxes(): Box[] {
+  const { nodes, page, operators, results } = store.get();
+  return nodes.map(({ id, position, measured }) => {
+    const block = page.blocks[id];
+    const shown = Object.keys(results[id]?.outputs ?? {}).length > 0;
+    const height = block ? cardHeight(block, operators.get(block.op)) + (Object.keys(block.out).length ? RESULT : 0) : 60;
+    return { ...position, width: measured?.width ?? CARD, height: shown ? Math.max(measured?.height ?? 0, height) : height };
+  });
+}
+
+/** Where to look from to see all of the page; null where there is nothing. */
+export function wholeView(): Viewport | null {
+  const box = room?.getBoundingClientRect();
+  const taken = boxes();
+  return box && taken.length ? getViewportForBounds(around(taken), box.width, box.height, FARTHEST, 1, 0.06) : null;
+}
+
+export function fit(): void {
+  const view = wholeView();
+  if (view) void flow?.setViewport(view, { duration: motion() });
 }
 
 export const zoomBy = (factor: number): void => void flow?.zoomTo(flow.getZoom() * factor, { duration: motion() });
@@ -31,15 +52,6 @@ export function placeAt(x: number, y: number): Place {
 function middle(): Place {
   const box = room?.getBoundingClientRect();
   return box ? placeAt(box.left + box.width / 2, box.top + box.height / 2) : [0, 0];
-}
-
-/** What is taken on the page, with room for results that are still to come. */
-function boxes(): Box[] {
-  const { nodes, results } = store.get();
-  return nodes.map(({ id, position, measured }) => {
-    const shown = Object.keys(results[id]?.outputs ?? {}).length > 0;
-    return { x: position.x, y: position.y, width: measured?.width ?? CARD, height: (measured?.height ?? 150) + (shown ? 0 : RESULT) };
-  });
 }
 
 /** Where a block that is added by key or click stands: in the middle of what is seen, covering nothing. */

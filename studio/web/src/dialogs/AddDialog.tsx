@@ -54,7 +54,7 @@ export function AddDialog({ adding }: { adding: Adding }) {
         aria-autocomplete="list"
         aria-activedescendant={found[at] ? `add-${found[at].operator.name}` : undefined}
         placeholder="Search operators"
-        autoFocus
+        data-first
         spellCheck={false}
         autoComplete="off"
         value={query}

@@ -5,7 +5,8 @@ import { api } from "../api";
 import { Modal } from "../parts/Modal";
 import type { Files } from "../protocol";
 import { openDialog, useStore } from "../store";
-import { complain, open, save } from "../studio";
+import { complain, open } from "../line";
+import { save } from "../studio";
 
 function useFiles(): [Files | null, () => void] {
   const [files, setFiles] = useState<Files | null>(null);
@@ -125,7 +126,7 @@ export function SaveAsDialog() {
       >
         <label className="line">
           File
-          <input type="text" aria-label="File" value={typed} autoFocus spellCheck={false} onChange={(event) => setTyped(event.target.value)} onFocus={(event) => event.target.setSelectionRange(0, event.target.value.replace(/\.page\.json$/, "").length)} />
+          <input type="text" aria-label="File" value={typed} data-first spellCheck={false} onChange={(event) => setTyped(event.target.value)} onFocus={(event) => event.target.setSelectionRange(0, event.target.value.replace(/\.page\.json$/, "").length)} />
         </label>
         <p className="dim">In the folder that the studio was started in, or one below it.</p>
         <div className="buttons">

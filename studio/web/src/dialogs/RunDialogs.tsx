@@ -1,8 +1,7 @@
 // What is asked before a loop, and before gradients are added; and a result in large.
 
 import { useMemo, useState } from "react";
-import { upstream } from "../logic/wires";
-import { endOf } from "../logic/wires";
+import { endOf, upstream } from "../logic/wires";
 import { Modal } from "../parts/Modal";
 import { ResultView } from "../parts/ResultView";
 import { openDialog, store, useStore, type State } from "../store";
@@ -50,7 +49,7 @@ export function LoopDialog() {
       >
         <label className="line">
           Steps
-          <input type="text" inputMode="numeric" aria-label="Steps" aria-invalid={problem !== null} aria-describedby={problem ? "steps-problem" : undefined} autoFocus value={steps} onChange={(event) => setSteps(event.target.value)} />
+          <input type="text" inputMode="numeric" aria-label="Steps" aria-invalid={problem !== null} aria-describedby={problem ? "steps-problem" : undefined} data-first value={steps} onChange={(event) => setSteps(event.target.value)} />
         </label>
         {problem && (
           <p className="field-error" id="steps-problem">

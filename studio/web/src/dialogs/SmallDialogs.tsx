@@ -31,7 +31,7 @@ export function RenameDialog({ block }: { block: string }) {
       >
         <label className="line">
           Name
-          <input type="text" aria-label="Name" autoFocus spellCheck={false} aria-invalid={problem !== null} value={name} onFocus={(event) => event.target.select()} onChange={(event) => setName(event.target.value)} />
+          <input type="text" aria-label="Name" data-first spellCheck={false} aria-invalid={problem !== null} value={name} onFocus={(event) => event.target.select()} onChange={(event) => setName(event.target.value)} />
         </label>
         {problem && <p className="field-error">{problem}</p>}
         <div className="buttons">
@@ -77,7 +77,7 @@ export function TextDialog({ block: id, name, attribute }: { block: string; name
         }}
       >
         {literal?.file && <p className="dim">The numbers are kept in a file. What is typed here takes their place.</p>}
-        <textarea className="as-text" aria-label={`Text of ${name} of ${id}`} aria-invalid={problem !== null} autoFocus spellCheck={false} rows={14} value={text} onChange={(event) => setText(event.target.value)} />
+        <textarea className="as-text" aria-label={`Text of ${name} of ${id}`} aria-invalid={problem !== null} data-first spellCheck={false} rows={14} value={text} onChange={(event) => setText(event.target.value)} />
         <label className="line">
           Type
           <select aria-label="Type" value={dtype} onChange={(event) => setDtype(event.target.value)}>
@@ -118,7 +118,7 @@ export function AskDialog({ title, text, yes, answer }: Extract<Dialog, { kind: 
         <button type="button" className="primary" onClick={() => say(true)}>
           {yes}
         </button>
-        <button type="button" autoFocus onClick={() => say(false)}>
+        <button type="button" data-first onClick={() => say(false)}>
           Cancel
         </button>
       </div>

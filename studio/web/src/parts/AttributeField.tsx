@@ -4,7 +4,8 @@ import { useEffect, useId, useRef, useState, type KeyboardEvent } from "react";
 import { literalOf, readLeaf, readShape, type Nested } from "../logic/literal";
 import type { AttributeDoc, Block, Source } from "../protocol";
 import { openDialog, say, useStore } from "../store";
-import { change, complain } from "../studio";
+import { complain } from "../line";
+import { change } from "../studio";
 import { LiteralField } from "./LiteralField";
 
 interface Props {

@@ -1,14 +1,14 @@
 // The canvas: React Flow with our cards and wires. Moving and selecting happen here at once; everything else is a command.
 
-import { applyEdgeChanges, applyNodeChanges, Background, BackgroundVariant, getViewportForBounds, MiniMap, ReactFlow, useReactFlow, type Edge, type EdgeChange, type FinalConnectionState, type Node, type NodeChange } from "@xyflow/react";
+import { applyEdgeChanges, applyNodeChanges, Background, BackgroundVariant, MiniMap, ReactFlow, useReactFlow, type Edge, type EdgeChange, type FinalConnectionState, type Node, type NodeChange } from "@xyflow/react";
 import { useCallback, useEffect, useRef, useState, type DragEvent, type MouseEvent as ReactMouseEvent } from "react";
-import { around, CARD, GRID, type Place } from "../logic/arrange";
-import { cardHeight, RESULT } from "../logic/card";
+import { CARD, GRID, type Place } from "../logic/arrange";
 import { noteNode } from "../logic/flow";
 import { endOf } from "../logic/wires";
 import { openDialog, say, store, useStore } from "../store";
-import { addBlock, changeNote, clearPinErrors, connect, drop, endWire, openFile, startWire } from "../studio";
-import { placeAt, setView } from "../view";
+import { clearPinErrors } from "../line";
+import { addBlock, changeNote, connect, drop, endWire, openFile, startWire } from "../studio";
+import { FARTHEST, placeAt, setView, wholeView } from "../view";
 import { BlockCard } from "./BlockCard";
 import { ConnectionLine } from "./ConnectionLine";
 import { NoteSlip } from "./NoteSlip";
@@ -18,7 +18,6 @@ const NODE_TYPES = { block: BlockCard, note: NoteSlip };
 const EDGE_TYPES = { wire: WireEdge };
 const MANY = 150; // from so many blocks on, only those in sight are drawn
 const FAR = 0.42;
-const FARTHEST = 0.05;
 const NO_NODES: Node[] = [];
 const NO_EDGES: Edge[] = [];
 const isFar = (zoom: number, blocks: number): boolean => zoom < FAR && blocks > MANY;
@@ -121,17 +120,10 @@ export function Canvas() {
   }, [flow]);
   // Once for each page that is opened, before its blocks are drawn; not when blocks are added to an empty one.
   useEffect(() => {
-    const box = room.current?.getBoundingClientRect();
-    if (!loaded || shown === document || !box) return;
-    const { page, operators } = store.get();
-    const places = page.order.flatMap((id) => {
-      const block = page.blocks[id];
-      return block ? [{ x: block.at[0], y: block.at[1], width: CARD, height: cardHeight(block, operators.get(block.op)) + (Object.keys(block.out).length ? RESULT : 0) }] : [];
-    });
-    places.push(...page.notes.map(({ at: [x, y] }) => ({ x, y, width: 200, height: 60 })));
-    const view = places.length ? getViewportForBounds(around(places), box.width, box.height, FARTHEST, 1, 0.06) : { x: 60, y: 60, zoom: 1 };
+    if (!loaded || shown === document) return;
+    const view = wholeView() ?? { x: 60, y: 60, zoom: 1 };
     void flow.setViewport(view);
-    store.set({ far: isFar(view.zoom, places.length) });
+    store.set({ far: isFar(view.zoom, store.get().nodes.length) });
     setShown(document);
   }, [loaded, shown, document, flow]);
 

@@ -1,9 +1,10 @@
 // The reference of the block that is selected, or of an operator of the palette; above it the tour and the chart while they are of use.
 
+import { align } from "../keys";
 import { lookOf } from "../logic/pins";
 import type { OperatorDoc, PinDoc } from "../protocol";
 import { useStore } from "../store";
-import { addBlock } from "../studio";
+import { addBlock, duplicate, removeSelected } from "../studio";
 import { placeForNew, reveal } from "../view";
 import { Chart } from "./Chart";
 import { Glyph } from "./Pin";
@@ -19,7 +20,25 @@ export function Inspector() {
       <div className="inspector-scroll" tabIndex={0}>
         <Tour />
         <Chart />
-        {several > 1 && <p className="dim">{several} selected</p>}
+        {several > 1 && (
+          <div className="several" role="group" aria-label="Selection">
+            <p>{several} selected</p>
+            <div className="buttons">
+              <button type="button" title="Alt L" onClick={() => align("left")}>
+                Align left
+              </button>
+              <button type="button" title="Alt T" onClick={() => align("top")}>
+                Align top
+              </button>
+              <button type="button" onClick={() => void duplicate()}>
+                Duplicate all
+              </button>
+              <button type="button" onClick={() => void removeSelected()}>
+                Delete all
+              </button>
+            </div>
+          </div>
+        )}
         {block && (
           <div className="inspector-block">
             {block.id !== block.op && <h2>{block.id}</h2>}

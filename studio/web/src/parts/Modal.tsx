@@ -1,6 +1,6 @@
 // Dialogs: the browser's own <dialog>, which keeps the focus inside and gives it back.
 
-import { useEffect, useRef, type ReactNode } from "react";
+import { useLayoutEffect, useRef, type ReactNode } from "react";
 import { Icon } from "./Icon";
 
 interface Props {
@@ -13,9 +13,10 @@ interface Props {
 
 export function Modal({ title, onClose, children, wide, bare }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const element = dialog.current;
     if (element && !element.open) element.showModal();
+    element?.querySelector<HTMLElement>("[data-first]")?.focus(); // the browser would take the first button
     return () => element?.close();
   }, []);
   return (

@@ -2,7 +2,8 @@
 
 import { progressText } from "../logic/page";
 import { useStore } from "../store";
-import { keepMine, reload, retry } from "../studio";
+import { retry } from "../line";
+import { keepMine, reload } from "../studio";
 
 export function StatusLine() {
   const said = useStore((state) => state.said);

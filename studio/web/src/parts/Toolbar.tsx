@@ -2,7 +2,8 @@
 
 import { useEffect, useState, type ReactNode } from "react";
 import { openDialog, store, useStore } from "../store";
-import { exportAs, open, redo, run, save, setTitle, step, stop, tidy, undo } from "../studio";
+import { open } from "../line";
+import { exportAs, redo, reset, run, save, setTitle, step, stop, tidy, undo } from "../studio";
 import { fit, placeForNew } from "../view";
 import { addNote } from "./Canvas";
 import { Icon, type IconName } from "./Icon";
@@ -80,6 +81,7 @@ export function Toolbar() {
         <Tool name="Run" icon="run" words primary keys="Ctrl Enter" tour="run" disabled={running} onClick={() => void run()} />
         <Tool name="Step" icon="step" words hint="Run the next block" disabled={running} onClick={() => void step()} />
         <Tool name="Loop" icon="loop" words hint="Run again and again" disabled={running} onClick={() => openDialog({ kind: "loop" })} />
+        <Tool name="Reset" icon="reset" hint="Forget results, and start variables anew" disabled={running} onClick={() => void reset()} />
         <Tool name="Stop" icon="stop" words disabled={!running} onClick={() => void stop()} />
       </Group>
       <span className="spring" />

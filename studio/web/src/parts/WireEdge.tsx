@@ -14,6 +14,7 @@ export const WireEdge = memo(function WireEdge({ sourceX, sourceY, targetX, targ
   const { path, label } = curve(sourceX - REACH, sourceY, targetX + REACH, targetY, wire.label, wire.siblings > 1);
   return (
     <g className={`wire${selected ? " selected" : ""}`} style={{ ["--pin" as string]: look.colour }} data-wire={`${nameOf(wire.source)} to ${nameOf(wire.target)}`}>
+      <title>{`${wire.label}, from ${nameOf(wire.source)} to ${nameOf(wire.target)}`}</title>
       <path className="wire-reach react-flow__edge-interaction" d={path} />
       <path className="wire-line" d={path} />
       {label && wire.isLast && (

@@ -1,0 +1,136 @@
+// The page's end of the line: what the server tells goes into the store; commands go out, and what is refused is told and shown.
+
+import { api, type Opening } from "./api";
+import { cardHeight } from "./logic/card";
+import { Connection, Refused, type Line } from "./logic/connection";
+import { edgesOf, nodesOf } from "./logic/flow";
+import { applyPage, applyRecorded, applyResults, EMPTY_PAGE, pageFile } from "./logic/page";
+import { wiresOf } from "./logic/wires";
+import type { Problem, ServerEvent } from "./protocol";
+import { say, store } from "./store";
+
+let connection: Connection | null = null;
+
+/** One for each load of the page: numbers of commands begin anew with it. A duplicated tab would inherit a stored name. */
+const client = crypto.randomUUID();
+
+export const isMany = (op: string, pin: string): boolean => store.get().operators.get(op)?.inputs.find((item) => item.name === pin)?.many ?? false;
+
+function hear(event: ServerEvent): void {
+  if (event.event === "page") {
+    store.set((state) => {
+      const page = applyPage(state.page, event);
+      const known = page.blocks === state.page.blocks && page.order === state.page.order;
+      const wires = known ? state.wires : wiresOf(page.blocks, page.order, isMany);
+      const nodes = nodesOf(state.nodes, page, (block) => cardHeight(block, state.operators.get(block.op)));
+      const selected = state.selected && page.blocks[state.selected] ? state.selected : null;
+      return { page, wires, nodes, edges: edgesOf(state.edges, wires), selected };
+    });
+  } else if (event.event === "results") {
+    store.set((state) => ({ results: applyResults(state.results, event) }));
+  } else if (event.event === "progress") {
+    store.set((state) => ({ progress: event, recorded: applyRecorded(state.recorded, state.progress, event) }));
+  } else if (event.event === "disk") {
+    store.set({ disk: true });
+    say("The file has changed on disk.", true);
+  } else if (event.event === "saved") {
+    store.set((state) => ({ disk: false, page: { ...state.page, path: event.path } }));
+  }
+}
+
+export function join(document: string): void {
+  connection?.close();
+  store.set({ document, page: EMPTY_PAGE, wires: [], results: {}, progress: null, recorded: {}, nodes: [], edges: [], selected: null, wiring: null, pinErrors: {}, lit: {}, fed: {}, disk: false, lost: null });
+  const address = new URL(`/ws?${new URLSearchParams({ document, client })}`, location.href);
+  address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
+  const here = new URL(location.href);
+  here.search = `?${new URLSearchParams({ document })}`;
+  history.replaceState(null, "", here);
+  connection = new Connection({
+    connect: () => new WebSocket(address) as unknown as Line,
+    event: hear,
+    state: (state) => {
+      const before = store.get().connection;
+      store.set(state === "online" ? { connection: state, lost: null } : { connection: state });
+      if (state === "offline" && before === "offline") void api.isKnown().then((known) => known === false && store.set({ lost: LOCKED }));
+      if (state === "offline" && before === "online") say("The connection to the studio is lost; trying again.", true);
+      if (state === "online" && before === "offline") say("Connected again.");
+    },
+    lost: () => void bringBack(),
+    later: (milliseconds, what) => {
+      const timer = setTimeout(what, milliseconds);
+      return () => clearTimeout(timer);
+    },
+  });
+}
+
+const LOCKED = "The studio was restarted and has a new key. Open the address that it has printed, in another tab; this page stays here and goes on then.";
+
+/** The server has forgotten the page: give it the one that is on the screen, so that nothing is lost. */
+async function bringBack(): Promise<void> {
+  const { page, document } = store.get();
+  if (!document) return;
+  if (page === EMPTY_PAGE) {
+    if (await open({ new: true })) say("That page is not there any more; this is a new one.", true);
+    return;
+  }
+  try {
+    join(await api.document({ data: base64(new TextEncoder().encode(pageFile(page))), name: `${page.name || "page"}.page.json` }));
+    say("The studio was restarted; the page was brought back.");
+  } catch {
+    store.set({ lost: LOCKED });
+  }
+}
+
+export const retry = (): void => connection?.retry();
+export const unanswered = (): number => connection?.waiting ?? 0;
+
+export async function send(what: string, given: Record<string, unknown> = {}): Promise<Record<string, unknown>> {
+  if (!connection) throw new Error("There is no page yet.");
+  return connection.send(what, given);
+}
+
+/** Sends a command; an error is told, and shown at its pin. Gives null where it was refused. */
+export async function gesture(what: string, given: Record<string, unknown> = {}): Promise<Record<string, unknown> | null> {
+  try {
+    return await send(what, given);
+  } catch (error) {
+    complain(error);
+    return null;
+  }
+}
+
+export function complain(error: unknown): void {
+  const message = error instanceof Error ? error.message : String(error);
+  if (error instanceof Refused && error.problem.block) showAtPin(error.problem);
+  say(message, true);
+}
+
+let forgetting: ReturnType<typeof setTimeout> | undefined;
+
+/** Errors of gestures stay at the pin until the next gesture there, or for a while. */
+export function showAtPin({ block, pin, message }: Pick<Problem, "block" | "pin" | "message">): void {
+  store.set({ pinErrors: { [`${block}:${pin ?? ""}`]: message } });
+  clearTimeout(forgetting);
+  forgetting = setTimeout(() => store.set({ pinErrors: {} }), 15_000);
+}
+
+export const clearPinErrors = (): void => {
+  if (Object.keys(store.get().pinErrors).length) store.set({ pinErrors: {} });
+};
+
+export async function open(opening: Opening): Promise<boolean> {
+  try {
+    join(await api.document(opening));
+    return true;
+  } catch (error) {
+    complain(error);
+    return false;
+  }
+}
+
+export const base64 = (bytes: Uint8Array): string => {
+  let text = "";
+  for (let at = 0; at < bytes.length; at += 0x8000) text += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
+  return btoa(text);
+};
