@@ -171,4 +171,4 @@ def test_types_and_shapes_stand_on_wires_before_anything_runs(desk: Desk) -> Non
     page.add("Square", "squared", x="table", at=(460, 0))
     page.save(desk.server.folder / "wired.page.json")
     desk.open(open="wired.page.json")
-    expect(desk.canvas.get_by_text("float32 [2, 2]").first).to_be_visible()
+    expect(desk.canvas.get_by_text("float32 [2, 2]", exact=True)).to_be_visible()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from rowgrad.blocks import Page
 from studio.browser import Desk, expect
 
-MOST_NODES = 12_000  # elements of the document, whatever the page holds
+MOST_NODES = 15_000  # elements of the document, whatever the page holds
 FRAMES = """() => {
     window.frames_taken = [];
     let last = performance.now();
