@@ -163,6 +163,10 @@ def test_a_literal_is_read_strictly_and_edited_as_a_table(desks: Callable[..., D
     cell.press("Enter")
     expect(desk.field("table", "value")).to_have_value("[[1, -7.5], [3, 4]]")
     assert desk.blocks()["table"]["attrs"]["value"] == [[1, -7.5], [3, 4]]
+    desk.page.get_by_role("button", name="Add row").click()
+    expect(desk.field("table", "value")).to_have_value("[[1, -7.5], [3, 4], [0, 0]]")
+    desk.page.get_by_role("button", name="Remove column 0 of value of table").click()
+    expect(desk.field("table", "value")).to_have_value("[[-7.5], [4], [0]]")
 
 
 def test_types_and_shapes_stand_on_wires_before_anything_runs(desk: Desk) -> None:

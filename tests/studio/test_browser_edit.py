@@ -1,6 +1,5 @@
 """Changing a page: ten gestures there and back; copy, paste, duplicate, delete, align, tidy; notes; names; two tabs."""
 
-import re
 from collections.abc import Callable
 
 from rowgrad.blocks import Page
@@ -175,6 +174,24 @@ def test_blocks_are_moved_by_hand_and_by_key(desks: Desks) -> None:
     assert desk.blocks()["a"]["at"] == [0, 10]
 
 
+def test_a_frame_selects_and_all_of_it_moves_at_once(desks: Desks) -> None:
+    desk = _opened(desks, "framed")
+    box = desk.canvas.bounding_box()
+    assert box is not None
+    desk.page.keyboard.down("Shift")
+    desk.page.mouse.move(box["x"] + 4, box["y"] + 4)
+    desk.page.mouse.down()
+    desk.page.mouse.move(box["x"] + box["width"] - 20, box["y"] + box["height"] - 20, steps=6)
+    desk.page.mouse.up()
+    desk.page.keyboard.up("Shift")
+    expect(desk.page.get_by_role("complementary", name="Inspector")).to_contain_text("2 selected")
+    _drag(desk, "b", 40, 80)
+    expect(desk.tool("Undo")).to_have_attribute("title", "Undo: move 2 blocks (Ctrl Z)")
+    places = {id: block["at"] for id, block in desk.blocks().items()}
+    assert places["b"] != [340, 60]
+    assert [places["b"][axis] - places["a"][axis] for axis in (0, 1)] == [340, 60]
+
+
 def test_notes_are_written_moved_and_removed(desks: Desks) -> None:
     desk = _opened(desks, "noted")
     desk.tool("Add note").click()
@@ -187,7 +204,7 @@ def test_notes_are_written_moved_and_removed(desks: Desks) -> None:
     desk.drag(
         desk.canvas.get_by_text("Look here."), *(part + 60 for part in middle(desk.canvas.get_by_text("Look here.")))
     )
-    expect(desk.tool("Undo")).to_have_attribute("title", re.compile("Undo: move"))
+    expect(desk.tool("Undo")).to_have_attribute("title", "Undo: move a note (Ctrl Z)")
     assert desk.file()["notes"][0]["at"] != place
     desk.canvas.get_by_text("Look here.").click()
     desk.page.keyboard.press("Delete")

@@ -165,6 +165,15 @@ def test_what_is_no_page_is_refused_when_it_is_dropped(desk: Desk) -> None:
     expect(desk.block("Neg")).to_be_visible()
 
 
+def test_a_page_that_is_not_there_is_told_and_a_new_one_is_begun(desks: Desks) -> None:
+    desk = desks()
+    desk.expected = ["404"]
+    desk.open(open="nothing.page.json")
+    expect(desk.status).to_contain_text("nothing.page.json: there is no such file.")
+    desk.add("Neg")
+    expect(desk.block("Neg")).to_be_visible()
+
+
 def test_graphdefs_are_exported(desks: Desks) -> None:
     desk = _opened(desks, _small("graph"))
     assert 'op: "SparseSegmentMeanGrad"' in _export(desk, "GraphDef, text").read_text()

@@ -74,6 +74,9 @@ def test_a_loop_draws_what_it_records(desks: Desks) -> None:
     expected = Session(_training("training")).loop(30, record=["loss:output"])["loss:output"]
     desk.tool("Loop").click()
     dialog = desk.dialog("Loop")
+    dialog.get_by_label("Steps").fill("1.5")
+    dialog.get_by_label("Steps").press("Enter")
+    expect(dialog.get_by_label("Steps")).to_have_attribute("aria-invalid", "true")
     dialog.get_by_label("Steps").fill("30")
     dialog.get_by_role("checkbox", name="loss:output").check()
     dialog.get_by_role("button", name="Start the loop").click()
@@ -121,6 +124,8 @@ def test_gradients_are_added_from_an_output(desks: Desks) -> None:
     desk.page.get_by_role("menuitem", name="Add gradients from here").click()
     dialog = desk.page.get_by_role("dialog")
     dialog.get_by_role("checkbox", name="table:ref").check()
+    dialog.get_by_role("button", name="Check against differences").click()
+    expect(dialog).to_contain_text("6 elements agree")
     dialog.get_by_role("button", name="Add gradients").click()
     expect(desk.block("SparseSegmentMeanGradV2")).to_be_visible()
     assert len(set(desk.blocks()) - before) > 1

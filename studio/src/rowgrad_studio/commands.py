@@ -1,6 +1,6 @@
 """The verbs of the protocol: a table of small functions. Each edit is one gesture, and one step of `undo`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from rowgrad.blocks import Page, Session
@@ -136,11 +136,13 @@ def _remove(document: Document, given: Given) -> None:
             if note.id in notes:
                 page.note("", note.at, note.id)
 
-    document.edit(f"remove {_listed([*ids, *notes])}", change)
+    document.edit(f"remove {_listed(ids, notes)}", change)
 
 
-def _listed(ids: list[str]) -> str:
-    return ids[0] if len(ids) == 1 else f"{len(ids)} blocks"
+def _listed(ids: Collection[str], notes: Collection[str]) -> str:
+    if len(ids) + len(notes) == 1:
+        return next(iter(ids), "a note")
+    return " and ".join(f"{len(found)} {what}" for found, what in ((ids, "blocks"), (notes, "notes")) if found)
 
 
 def _rename(document: Document, given: Given) -> None:
@@ -158,7 +160,7 @@ def _move(document: Document, given: Given) -> None:
             if note.id in notes:
                 page.note(note.text, _at(notes[note.id]), note.id)
 
-    document.edit(f"move {_listed([*places, *notes])}", change)
+    document.edit(f"move {_listed(places, notes)}", change)
 
 
 def _tidy(document: Document, given: Given) -> None:

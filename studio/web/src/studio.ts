@@ -18,10 +18,9 @@ export async function start(): Promise<void> {
   const catalogue = await api.catalogue();
   store.set({ catalogue, operators: new Map(catalogue.operators.map((operator) => [operator.name, operator])) });
   const given = new URLSearchParams(location.search);
-  const document = given.get("document");
+  const [document, path] = [given.get("document"), given.get("open")];
   if (document) join(document);
-  else if (given.get("open")) await open({ open: given.get("open") as string });
-  else await open({ new: true });
+  else if (!path || !(await open({ open: path }))) await open({ new: true });
 }
 
 export async function openFile(file: File): Promise<void> {

@@ -5,10 +5,12 @@ import { useStore } from "../store";
 import { retry } from "../line";
 import { keepMine, reload } from "../studio";
 
+const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? "" : "s"}`;
+
 export function StatusLine() {
   const said = useStore((state) => state.said);
   const progress = useStore((state) => state.progress);
-  const counts = useStore((state) => `${state.page.order.length} blocks, ${state.wires.length} wires`);
+  const counts = useStore((state) => `${counted(state.page.order.length, "block")}, ${counted(state.wires.length, "wire")}`);
   const path = useStore((state) => state.page.path);
   return (
     <footer className="status">
