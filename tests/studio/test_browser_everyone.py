@@ -85,11 +85,16 @@ def test_the_systems_choice_of_dark_is_followed(desks: Desks, scheme: str, is_da
 
 def test_it_fits_a_small_laptop(desks: Desks) -> None:
     desk = _tour(desks(viewport={"width": 1280, "height": 720}))
+    title = desk.page.get_by_role("textbox", name="Name of the page")
+    title.fill("a name that is longer than there is room for")
+    title.press("Enter")
     size = desk.page.evaluate("() => [document.documentElement.scrollWidth, document.documentElement.scrollHeight]")
     assert size == [1280, 720]
     for name in ("Run", "Stop", "Undo", "Redo", "Save", "Open", "Export", "Step", "Loop", "New", "Save as", "Add block",
                  "Tidy up", "Shortcuts", "Examples", "Fit"):  # fmt: skip
         expect(desk.tool(name)).to_be_in_viewport(ratio=1)
+    rows = {round(button.bounding_box()["y"]) for button in desk.page.get_by_role("banner").get_by_role("button").all()}
+    assert max(rows) - min(rows) < 12  # one row of them
     box = desk.canvas.bounding_box()
     assert box is not None and box["width"] > 600 and box["height"] > 400
 
