@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { aligned, freePlace, nudge } from "../src/logic/arrange";
+import { cardWidth } from "../src/logic/card";
 import { linesOf, scaleOf, ticksOf } from "../src/logic/chart";
 import { brief, colourOf, heatSize, ODD, pixels, placeText, shade } from "../src/logic/heat";
 import { lookOf, outline } from "../src/logic/pins";
@@ -103,4 +104,11 @@ test("search: the name itself first, then beginnings, capitals, sentences", () =
 test("search among what fits a wire, with its first pin", () => {
   const found = find(OPERATORS, {}, "", [{ op: "Neg", pin: "x" }, { op: "Neg", pin: "z" }]);
   assert.deepEqual(found.map((item) => [item.operator.name, item.pin]), [["Neg", "x"]]);
+});
+
+test("cards are wider where long names leave no room between them", () => {
+  const pin = (name: string) => ({ name, dtype: "T", dtypes: [], shape: "", doc: "", many: false });
+  assert.equal(cardWidth({ ...operator("Neg"), inputs: [pin("x")], outputs: [pin("y")] }), 250);
+  assert.equal(cardWidth({ ...operator("Fill"), inputs: [pin("dense_shape")], outputs: [pin("empty_row_indicator")] }), 280);
+  assert.equal(cardWidth(undefined), 250);
 });

@@ -1,11 +1,22 @@
 // The sizes of cards, the same as the library's layout reckons with.
 
 import type { Block, OperatorDoc } from "../protocol";
+import { CARD } from "./arrange";
 
 export const HEAD = 40;
 export const LINE = 22;
 export const FOOT = 10;
 export const RESULT = 120; // the room for results
+
+const LETTER = 5.9; // of a pin's name, near enough
+const WIDEST = 280; // what leaves room for a wire and its label between columns
+
+/** How wide a block is: as others, unless names of pins would leave no room for what is typed between them. */
+export function cardWidth(operator: OperatorDoc | undefined): number {
+  const lines = operator ? Array.from({ length: operator.outputs.length }, (_, i) => (operator.inputs[i]?.name.length ?? 0) + (operator.outputs[i]?.name.length ?? 0)) : [];
+  const needed = Math.max(0, ...lines) * LETTER + 106;
+  return Math.round(Math.max(CARD, Math.min(WIDEST, needed)));
+}
 
 /** How high a block is without its results; every attribute has a line, since every one can be edited. */
 export function cardHeight(_block: Block, operator: OperatorDoc | undefined): number {

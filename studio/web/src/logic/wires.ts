@@ -114,7 +114,7 @@ export interface Curve {
 }
 
 const BEFORE = 9; // from the pin to its label
-const BEND = 26; // what a curve needs at least
+const BEND = 18; // what a curve needs at least
 
 /** The label in as many lines as its room asks for: type and shape side by side, or one above the other. */
 function inLines(label: string, room: number, narrow: boolean): string[] | null {

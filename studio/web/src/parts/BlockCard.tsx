@@ -3,7 +3,7 @@
 
 import { memo } from "react";
 import type { NodeProps } from "@xyflow/react";
-import { cardHeight } from "../logic/card";
+import { cardHeight, cardWidth } from "../logic/card";
 import { literalOf } from "../logic/literal";
 import { lookOf } from "../logic/pins";
 import { wiresAt } from "../logic/wires";
@@ -33,7 +33,7 @@ function FarCard({ id }: { id: string }) {
   const colour = (dtype: string | null | undefined): string => lookOf(catalogue?.looks, dtype).colour;
   const lines = Math.max(operator.inputs.length, operator.outputs.length);
   return (
-    <div className={`card far ${status}`} style={{ ["--tint" as string]: tint?.header, ["--frame" as string]: tint?.frame, height: cardHeight(block, operator) }}>
+    <div className={`card far ${status}`} style={{ ["--tint" as string]: tint?.header, ["--frame" as string]: tint?.frame, width: cardWidth(operator), height: cardHeight(block, operator) }}>
       <div className="card-head">
         <div className="card-id">{id}</div>
       </div>
@@ -60,7 +60,7 @@ function NearCard({ id }: { id: string }) {
   const status = result?.status ?? "waiting";
   const stale = Boolean(result?.stale && status === "done");
   return (
-    <div className={`card ${status}${stale ? " is-stale" : ""}${current ? " current" : ""}`} style={{ ["--tint" as string]: tint?.header, ["--frame" as string]: tint?.frame }}>
+    <div className={`card ${status}${stale ? " is-stale" : ""}${current ? " current" : ""}`} style={{ ["--tint" as string]: tint?.header, ["--frame" as string]: tint?.frame, width: cardWidth(operator) }}>
       <div className="card-head" onDoubleClick={() => openDialog({ kind: "rename", block: id })}>
         <div className="card-names">
           <div className="card-id" title={id}>
