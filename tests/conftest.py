@@ -3,11 +3,16 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import rowgrad
 from rowgrad import threads
 
 pytest_plugins = ["studio.browser"]
+
+# The tests assert no times, and run on machines that have other things to do.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(autouse=True)

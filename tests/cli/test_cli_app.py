@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import rowgrad
 from rowgrad.cli import app
+from signals import heed_ctrl_c
 
 
 def run(*args):
@@ -75,7 +76,9 @@ def test_ctrl_c_is_quiet_and_130():
         "doctor.examine = examine; sys.argv = ['rowgrad', 'doctor']\n"
         "from rowgrad.cli import main; main()"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed_ctrl_c
+    ) as process:
         assert process.stdout.readline() == b"ready\n"
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=30)

@@ -12,6 +12,7 @@ import pytest
 
 import rowgrad
 from rowgrad.blocks import Page
+from signals import heed_ctrl_c
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(rowgrad.__file__).parents[1]), "COLUMNS": "100"}
 
@@ -83,7 +84,8 @@ def test_an_output_that_is_closed() -> None:
 def test_an_interrupted_loop_writes_nothing() -> None:
     training()
     command = [sys.executable, "-m", "rowgrad", "run", "p.page.json", "--loop", "100000000", "-o", "r.npz"]
-    worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
+                              preexec_fn=heed_ctrl_c)  # fmt: skip
     time.sleep(3)
     worker.send_signal(signal.SIGINT)
     output, errors = worker.communicate(timeout=30)
