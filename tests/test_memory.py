@@ -92,3 +92,12 @@ def _used(shape: tuple[int, ...], dtype: Any) -> "np.ndarray[Any, Any]":
 def test_large_results_begin_with_a_cache_line() -> None:
     for zero in (False, True):
         assert memory.allocate((memory.POOLED + 8,), np.uint8, zero=zero).ctypes.data % memory.LINE == 0
+
+
+def test_when_the_interpreter_ends_no_memory_is_kept() -> None:
+    free: list[Any] = []
+    lease = memory._Lease(np.empty(memory.POOLED, np.uint8))
+    lease.__del__(free, lambda: True)
+    assert free == []
+    lease.__del__(free, lambda: False)
+    assert len(free) == 1

@@ -6,7 +6,9 @@ back when they are dropped, for the next ones: pages that are new to a process c
 """
 
 import os
+import sys
 import threading
+from collections.abc import Callable
 from functools import cache
 from math import prod
 from pathlib import Path
@@ -123,8 +125,11 @@ class _Lease:
         self._block = block
         self.__array_interface__ = block.__array_interface__
 
-    def __del__(self, free: list[Array] = _free) -> None:
-        # This may run anywhere, in the middle of `_take` too: so no lock, only an append, which is atomic.
+    def __del__(self, free: list[Array] = _free, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # This may run anywhere, in the middle of `_take` too: so no lock, only an append, which is atomic; and when the
+        # interpreter ends and modules are empty already, there is nobody to keep the block for.
+        if is_finalizing():
+            return
         if sum(block.nbytes for block in tuple(free)) + self._block.nbytes <= pool_limit():
             free.append(self._block)
 
