@@ -4,6 +4,9 @@ Both the gradients and their gradients are the same sum seen from two sides: row
 differs is whose factor counts, that of the partner (a gradient: the segment scales) or that of the row (a
 gradient's gradient: the row is the segment). `factor_shift` and `factor_mask` cut the position of the factor out of
 an entry's word; a mask of 0 always finds the first factor, a lone 1.
+
+Where each entry has a factor of its own, words hold positions of entries in place of partners, and `sources` tells
+the partner of each position. It is None elsewhere, and what belongs to it then leaves no trace in the compiled code.
 """
 
 import numpy as np
@@ -43,8 +46,16 @@ def scales(team, chunks, kind, counts, factors):
 
 
 @inline
+def source_of(sources, source_step, partner):
+    """The row of the values that the partner in a word stands for."""
+    if sources is None:
+        return partner
+    return read_id(sources, source_step, partner)
+
+
+@inline
 def _sum_rows(zeros, words, first, last, shift, mask, values, width, column, factors, factor_shift, factor_mask,
-              compact, ordinal, output):  # fmt: skip
+              compact, ordinal, output, sources, source_step):  # fmt: skip
     """Sum row by row: each result is written once, when its row is done."""
     while first < last:
         row = peek(words, first) >> shift
@@ -55,7 +66,10 @@ def _sum_rows(zeros, words, first, last, shift, mask, values, width, column, fac
         for i in range(first, end):
             word = peek(words, i)
             weight = fill(zeros, peek(factors, (word >> factor_shift) & factor_mask))
-            total = total + load(zeros, values, (word & mask) * width + column) * weight
+            if sources is not None:  # they lead anywhere in a large table, where partners are mostly neighbours
+                ahead = peek(words, min(i + AHEAD, last - 1)) & mask
+                prefetch(values, read_id(sources, source_step, ahead) * width + column)
+            total = total + load(zeros, values, source_of(sources, source_step, word & mask) * width + column) * weight
         store(output, (ordinal if compact else row) * width + column, total)
         ordinal += 1
         first = end
@@ -63,7 +77,7 @@ def _sum_rows(zeros, words, first, last, shift, mask, values, width, column, fac
 
 @inline
 def _sum_stream(zeros, words, first, last, shift, mask, values, width, column, factors, factor_shift, factor_mask,
-                compact, ordinal, output):  # fmt: skip
+                compact, ordinal, output, sources, source_step):  # fmt: skip
     """Sum as one stream: each partial sum is written, and the last one stays.
 
     Where rows have one or two entries, their ends cannot be predicted, and a branch costs more than a store.
@@ -76,30 +90,32 @@ def _sum_stream(zeros, words, first, last, shift, mask, values, width, column, f
         row = word >> shift
         ordinal += row != before
         weight = fill(zeros, peek(factors, (word >> factor_shift) & factor_mask))
-        prefetch(values, (peek(words, min(i + AHEAD, last - 1)) & mask) * width + column)
-        total = keep_if(row == before, total) + load(zeros, values, (word & mask) * width + column) * weight
+        ahead = source_of(sources, source_step, peek(words, min(i + AHEAD, last - 1)) & mask)
+        prefetch(values, ahead * width + column)
+        source = source_of(sources, source_step, word & mask)
+        total = keep_if(row == before, total) + load(zeros, values, source * width + column) * weight
         store(output, (ordinal if compact else row) * width + column, total)
         before = row
 
 
 @inline
 def _sum_columns(zeros, column, long, words, first, last, shift, mask, values, width, factors, factor_shift,
-                 factor_mask, compact, ordinal, output):  # fmt: skip
+                 factor_mask, compact, ordinal, output, sources, source_step):  # fmt: skip
     """Sum as many columns from `column` on as blocks of the width of `zeros` cover; returns the next column."""
     while column + count(zeros) <= width:
         if long:
             _sum_rows(zeros, words, first, last, shift, mask, values, width, column, factors, factor_shift,
-                      factor_mask, compact, ordinal, output)  # fmt: skip
+                      factor_mask, compact, ordinal, output, sources, source_step)  # fmt: skip
         else:
             _sum_stream(zeros, words, first, last, shift, mask, values, width, column, factors, factor_shift,
-                        factor_mask, compact, ordinal, output)  # fmt: skip
+                        factor_mask, compact, ordinal, output, sources, source_step)  # fmt: skip
         column += count(zeros)
     return column
 
 
 @inline
 def sum_block(words, first, last, shift, mask, values, width, factors, factor_shift, factor_mask, compact,
-               ordinal, output, unique, unique_step):  # fmt: skip
+              ordinal, output, unique, unique_step, sources=None, source_step=0):  # fmt: skip
     """Sum the entries from `first` to `last`, whole rows; returns how many rows these are."""
     rows = 0
     before = np.int64(-1)
@@ -111,13 +127,13 @@ def sum_block(words, first, last, shift, mask, values, width, factors, factor_sh
         before = row
     long = last - first >= LONG_ROWS * rows
     column = _sum_columns(zeros256(factors), 0, long, words, first, last, shift, mask, values, width, factors,
-                          factor_shift, factor_mask, compact, ordinal, output)  # fmt: skip
+                          factor_shift, factor_mask, compact, ordinal, output, sources, source_step)  # fmt: skip
     column = _sum_columns(zeros64(factors), column, long, words, first, last, shift, mask, values, width, factors,
-                          factor_shift, factor_mask, compact, ordinal, output)  # fmt: skip
+                          factor_shift, factor_mask, compact, ordinal, output, sources, source_step)  # fmt: skip
     column = _sum_columns(zeros16(factors), column, long, words, first, last, shift, mask, values, width, factors,
-                          factor_shift, factor_mask, compact, ordinal, output)  # fmt: skip
+                          factor_shift, factor_mask, compact, ordinal, output, sources, source_step)  # fmt: skip
     _sum_columns(zeros1(factors), column, long, words, first, last, shift, mask, values, width, factors,
-                 factor_shift, factor_mask, compact, ordinal, output)  # fmt: skip
+                 factor_shift, factor_mask, compact, ordinal, output, sources, source_step)  # fmt: skip
     return rows
 
 
@@ -145,7 +161,7 @@ def _clear_gaps(words, shift, first_row, stop_row, width, factors, output, past)
 
 @kernel
 def sum_rows(team, chunks, words, shift, row_starts, values, width, factors, factor_shift, factor_mask, compact,
-             output, gaps, past, unique, unique_step):  # fmt: skip
+             output, gaps, past, unique, unique_step, sources, source_step):  # fmt: skip
     """Sum the sorted `words` into `output`: row by row, or, where `compact`, only the rows that occur.
 
     `unique` receives the rows that occur, if compact. The rows below `gaps` that do not occur are zeroed, past the
@@ -166,7 +182,7 @@ def sum_rows(team, chunks, words, shift, row_starts, values, width, factors, fac
             while last < size and words[last] >> shift == words[last - 1] >> shift:
                 last += 1
             ordinal += sum_block(words, first, last, shift, mask, values, width, factors, factor_shift, factor_mask,
-                                  compact, ordinal, output, unique, unique_step)  # fmt: skip
+                                 compact, ordinal, output, unique, unique_step, sources, source_step)  # fmt: skip
             first = last
         finish(team, 0)
         chunk = claim(team, 0)
@@ -185,6 +201,28 @@ def sum_rows(team, chunks, words, shift, row_starts, values, width, factors, fac
 
 DIGIT_BITS = 6
 DIGITS = 1 << DIGIT_BITS
+
+
+@inline
+def sort_small(source, target, histogram, size, shift, row_limit):
+    """Sort the first `size` words of `source` by row, stable; returns the one of the two that holds them then."""
+    low = shift
+    while (row_limit - 1) >> (low - shift) > 0:
+        histogram[:DIGITS] = 0
+        for i in range(size):
+            histogram[(source[i] >> low) & (DIGITS - 1)] += 1
+        position = 0
+        for digit in range(DIGITS):
+            here = histogram[digit]
+            histogram[digit] = position
+            position += here
+        for i in range(size):
+            digit = (source[i] >> low) & (DIGITS - 1)
+            target[histogram[digit]] = source[i]
+            histogram[digit] += 1
+        source, target = target, source
+        low += DIGIT_BITS
+    return source
 
 
 @kernel
@@ -216,25 +254,8 @@ def sum_small(rows, row_step, partners, partner_step, row_limit, partner_limit, 
         for segment in range(row_limit if by_row else partner_limit):
             factors[segment] = _scale(kind, max(counts[segment], 1))
 
-    source, target = work[:SMALL], work[SMALL : 2 * SMALL]
-    low = shift
-    while (row_limit - 1) >> (low - shift) > 0:
-        histogram[:DIGITS] = 0
-        for i in range(size):
-            histogram[(source[i] >> low) & (DIGITS - 1)] += 1
-        position = 0
-        for digit in range(DIGITS):
-            here = histogram[digit]
-            histogram[digit] = position
-            position += here
-        for i in range(size):
-            digit = (source[i] >> low) & (DIGITS - 1)
-            target[histogram[digit]] = source[i]
-            histogram[digit] += 1
-        source, target = target, source
-        low += DIGIT_BITS
-
+    source = sort_small(work[:SMALL], work[SMALL : 2 * SMALL], histogram, size, shift, row_limit)
     factor_shift = shift if by_row else np.int64(0)
     factor_mask = np.int64(0) if kind == SUM else (np.int64(-1) if by_row else mask)
     return sum_block(source, 0, size, shift, mask, values, width, factors, factor_shift, factor_mask, compact, 0,
-                      output, unique, unique_step)  # fmt: skip
+                     output, unique, unique_step)  # fmt: skip

@@ -78,10 +78,13 @@ def factors_of(crew: Crew, kind: int, order: Order, dtype: "np.dtype[Any]", *, b
 
 
 def sum_rows(crew: Crew, order: Order, values: Array, factors: Factors, *, rows: int | None, unique: Array = NOTHING,
-             argument: str, out: Array | None = None) -> Array:  # fmt: skip
-    """Σ of the entries' values, row by row: into `rows` rows, or, for None, into those that occur (`unique`)."""
+             argument: str, out: Array | None = None, sources: Array | None = None) -> Array:  # fmt: skip
+    """Σ of the entries' values, row by row: into `rows` rows, or, for None, into those that occur (`unique`).
+
+    With `sources`, partners are positions of entries, and it tells the row of `values` of each.
+    """
     names = order.row_names
-    if order.partner_names is not None:
+    if order.partner_names is not None and sources is None:
         values = values[order.partner_names]
     stored, _, parts = dtypes.summing(values.dtype)
     compact = rows is None or names is not None
@@ -96,6 +99,7 @@ def sum_rows(crew: Crew, order: Order, values: Array, factors: Factors, *, rows:
         values.reshape(-1).view(stored), width, *factors, compact, output.reshape(-1).view(stored),
         0 if compact or is_zero else rows, past,
         *kernels.ids.halves(unique if rows is None else np.empty(shape[0] if compact else 0, np.int64)),
+        *((None, 0) if sources is None else kernels.ids.halves(sources)),
     )  # fmt: skip
     if names is None:
         return output
