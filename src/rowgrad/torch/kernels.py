@@ -1,0 +1,81 @@
+"""The operators on tensors: on the CPU by rowgrad's kernels, which share the tensors' memory, else by `portable`.
+
+These functions run below autograd, batching and compilation: what comes in are plain tensors.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from rowgrad.ops import Operator
+from rowgrad.torch import portable as paths
+from rowgrad.torch.schema import Role, roles, settings
+
+_forced = 0  # how many `portable` blocks are open
+
+
+@contextmanager
+def portable() -> Iterator[None]:
+    """Within this block CPU tensors take the way of other devices too: PyTorch's own operators, no kernels of rowgrad.
+
+    It is meant for tests and for comparing; it holds for the whole process, not only for this thread.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import rowgrad.torch
+    >>> ids = torch.tensor([0, 1, 1])
+    >>> with rowgrad.torch.portable():
+    ...     rowgrad.torch.sparse_segment_sum(torch.ones(2, 1), ids, ids).tolist()
+    [[1.0], [2.0]]
+    """
+    global _forced
+    _forced += 1
+    try:
+        yield
+    finally:
+        _forced -= 1
+
+
+def cpu_kernel(operator: Operator) -> Callable[..., Any]:
+    """`operator` on CPU tensors."""
+    elsewhere = device_kernel(operator)
+    in_tuple = operator.result is not None
+    has_sizes = Role.SIZES in roles(operator)
+
+    def kernel(*values: Any, **given: Any) -> Any:
+        if _forced:
+            return elsewhere(*values, **given)
+        if has_sizes:
+            values = _shaped(operator, values)
+        results = operator(*values, **settings(operator, given)) if operator.attributes else operator(*values)
+        return tuple(results) if in_tuple else results
+
+    return kernel
+
+
+def _shaped(operator: Operator, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Lists of whole numbers with as many dimensions as their pins say (``[rank, 2]`` comes flat)."""
+    pairs = zip(operator.inputs, roles(operator), values, strict=True)
+    return tuple(
+        torch.tensor(value, dtype=torch.int64).reshape(-1, 2)
+        if role is Role.SIZES and pin.shape == "[rank, 2]"
+        else torch.tensor(value, dtype=torch.int64)
+        if role is Role.SIZES
+        else value
+        for pin, role, value in pairs
+    )
+
+
+def device_kernel(operator: Operator) -> Callable[..., Any]:
+    """`operator` on tensors of any device, if it has a portable form."""
+    path = paths.PATHS.get(operator.name)
+    if path is None:
+        return paths.missing(operator)
+
+    def kernel(*values: Any, **given: Any) -> Any:
+        return paths.call(operator, path, values, settings(operator, given) if operator.attributes else {})
+
+    return kernel
