@@ -14,7 +14,7 @@ from rowgrad import dtypes, kernels
 from rowgrad.kernels.kinds import SMALL
 from rowgrad.ops import OPERATORS, Operator
 from rowgrad.ops.results import RowGradient
-from rowgrad.optim import SGD
+from rowgrad.optim import Adam
 
 REPEATS = SMALL  # each entry so often makes more than a small call
 
@@ -27,15 +27,15 @@ def tasks() -> list[tuple[str, Callable[[], Any]]]:
             continue  # NumPy does the work, and needs no warming
         for dtype in operator.types.get("T", ("",)):
             found += [(f"{operator.name} {dtype}".strip(), task) for task in _tasks(operator, dtype)]
-    found += [(f"SGD {dtype}", partial(_descend, dtypes.NUMPY[dtype])) for dtype in dtypes.FLOATS]
+    found += [(f"optimizers {dtype}", partial(_optimize, dtypes.NUMPY[dtype])) for dtype in dtypes.FLOATS]
     return found
 
 
 def _tasks(operator: Operator, dtype: str) -> Iterator[Callable[[], Any]]:
     inputs = {pin.name: _value(operator, pin.name, pin.dtype, dtype) for pin in operator.inputs}
     yield partial(operator, *inputs.values())
-    repeated = {"indices", "segment_ids"} & set(inputs)
-    if len(repeated) == 2:
+    repeated = {"indices", "segment_ids", "weights"} & set(inputs)
+    if {"indices", "segment_ids"} <= repeated:
         many = {name: np.repeat(value, REPEATS) if name in repeated else value for name, value in inputs.items()}
         yield partial(operator, *many.values())
     elif "reverse_index_map" in inputs and "d_values_grad" not in inputs:
@@ -54,7 +54,12 @@ def _value(operator: Operator, name: str, variable: str, dtype: str) -> Any:
     return array.astype(target)
 
 
-def _descend(dtype: "np.dtype[Any]") -> None:
+def _optimize(dtype: "np.dtype[Any]") -> None:
+    """One optimizer stands for all, since kernels are the same: with a gradient, without one, and with weights."""
     ids = np.arange(2 * SMALL)
-    SGD(lr=0.0).step_pooled(np.zeros((ids.size, 1), dtype), np.zeros((ids.size, 1), dtype), ids, ids)
-    SGD(lr=0.0).step(np.zeros((ids.size, 1), dtype), RowGradient(np.zeros((ids.size, 1), dtype), ids))
+    table, grad = np.zeros((ids.size, 1), dtype), np.zeros((ids.size, 1), dtype)
+    adam = Adam(lr=0.0, decay_untouched=True)
+    state = adam.init(table)
+    adam.step(table, RowGradient(grad, ids), state)
+    adam.step_pooled(table, grad, ids, ids, state)
+    adam.step_pooled(table, grad, ids, ids, state, combiner="sum", weights=np.ones(ids.size, np.float32))

@@ -15,6 +15,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic, models, overload, register_model
 
 from rowgrad.kernels.compile import inline
@@ -161,6 +162,46 @@ def keep_if(typingctx: Any, condition: Any, lanes: Any) -> Any:
         return builder.bitcast(builder.and_(builder.bitcast(args[1], mask.type), mask), args[1].type)
 
     return lanes(types.boolean, lanes), codegen
+
+
+@intrinsic
+def root(typingctx: Any, lanes: Any) -> Any:
+    """The square root of each lane, rounded correctly."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        vector = args[0].type
+        name = f"llvm.sqrt.v{lanes.count}f{lanes.dtype.bitwidth}"
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector]), name)
+        return builder.call(function, args)
+
+    return lanes(lanes), codegen
+
+
+@intrinsic
+def first_of(typingctx: Any, lanes: Any) -> Any:
+    """The first lane, as a plain number."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.extract_element(args[0], INT32(0))
+
+    return lanes.dtype(lanes), codegen
+
+
+@intrinsic
+def add_across(typingctx: Any, lanes: Any) -> Any:
+    """The sum of all lanes, as one lane: each of the first half and its peer in the second, again and again."""
+    total = Lanes(lanes.dtype, 1)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        (value,), left = args, lanes.count
+        add = builder.add if isinstance(lanes.dtype, types.Integer) else builder.fadd
+        while left > 1:
+            left //= 2
+            halves = [ir.Constant(ir.VectorType(INT32, left), list(range(at, at + left))) for at in (0, left)]
+            value = add(*(builder.shuffle_vector(value, value, half) for half in halves))
+        return value
+
+    return total(lanes), codegen
 
 
 def _spread(builder: Any, scalar: Any, count: int) -> Any:

@@ -1,0 +1,69 @@
+"""Optimizers that touch only the rows of a table that a gradient has.
+
+`step` takes a compact gradient, `step_pooled` what the gradient is made of: then each row is summed and changed in
+one pass, and the gradient is never in memory. An optimizer holds settings only; what it remembers of a table is a dict
+of arrays that `init` makes and the caller keeps.
+"""
+
+from typing import Any
+
+from rowgrad.errors import DTypeError, InvalidArgumentError
+from rowgrad.optim.base import Optimizer
+from rowgrad.optim.rules import SGD, Adagrad, Adam, AdamW, RowWiseAdagrad
+
+OPTIMIZERS: dict[str, type[Optimizer]] = {cls.__name__: cls for cls in (SGD, Adagrad, RowWiseAdagrad, Adam, AdamW)}
+
+__all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Optimizer", "RowWiseAdagrad", "from_dict"]
+
+
+def from_dict(settings: dict[str, Any]) -> Optimizer:
+    """The optimizer that `as_dict` described.
+
+    Parameters
+    ----------
+    settings : dict
+        The name of the optimizer under "name", and its settings; those that are missing have their defaults.
+
+    Raises
+    ------
+    DTypeError
+        `settings` is no dict.
+    InvalidArgumentError
+        There is no such optimizer or setting, or a setting has a value that is not allowed.
+
+    Examples
+    --------
+    >>> from rowgrad import optim
+    >>> optim.from_dict(optim.Adagrad(lr=0.1).as_dict()).eps
+    1e-10
+    """
+    if not isinstance(settings, dict):
+        raise DTypeError(
+            f"the settings are a {type(settings).__name__}; pass the dict that `as_dict` gave.",
+            code="wrong-dtype",
+            argument="settings",
+            value=type(settings).__name__,
+        )
+    name = settings.get("name")
+    cls = OPTIMIZERS.get(name) if isinstance(name, str) else None
+    if cls is None:
+        raise InvalidArgumentError(
+            f"name is {name!r}; the optimizers are {', '.join(OPTIMIZERS)}.",
+            code="unknown-optimizer",
+            argument="name",
+            value=name,
+        )
+    given = {key: value for key, value in settings.items() if key != "name"}
+    unknown = [key for key in given if key not in cls.settings()]
+    if unknown:
+        raise InvalidArgumentError(
+            f"{name} has no setting {unknown[0]!r}; it has {', '.join(cls.settings())}.",
+            code="unknown-setting",
+            argument=str(unknown[0]),
+            value=given[unknown[0]],
+        )
+    if "lr" not in given:
+        raise InvalidArgumentError(
+            "the settings have no lr, which has no default. Add it.", code="missing-setting", argument="lr"
+        )
+    return cls(**given)
