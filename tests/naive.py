@@ -182,6 +182,55 @@ def index_rank(sorted_unique_indices: Array, indices: Array) -> Array:
     return np.array([unique.index(int(i)) for i in indices], np.int64)
 
 
+# ---------------------------------------------------------------- weighted sums
+
+
+@quiet
+def weighted_scatter(rows: int, values: Array, weights: Array, sources: list[int], targets: list[int]) -> Array:
+    """output[targets[i]] += values[sources[i]] * weights[i], one after the other."""
+    A = accumulator(values.dtype)
+    output = np.zeros((rows, *values.shape[1:]), A)
+    for source, target, weight in zip(sources, targets, weights, strict=True):
+        output[target] = output[target] + values[source].astype(A) * weight.astype(A)
+    return output.astype(values.dtype)
+
+
+def sparse_segment_weighted_sum(
+    data: Array, weights: Array, indices: Array, segment_ids: Array, num_segments: Any
+) -> Array:
+    sources, targets = [int(i) for i in indices], [int(s) for s in segment_ids]
+    return weighted_scatter(int(num_segments), data, weights, sources, targets)
+
+
+def sparse_segment_weighted_sum_grad_v2(
+    grad: Array, weights: Array, indices: Array, segment_ids: Array, dense_output_dim0: Any
+) -> tuple[Array, Array]:
+    unique = sorted({int(i) for i in indices})
+    targets = [unique.index(int(i)) for i in indices]
+    output = weighted_scatter(len(unique), grad, weights, [int(s) for s in segment_ids], targets)
+    return output, np.array(unique, indices.dtype)
+
+
+@quiet
+def row_dot(a: Array, b: Array, a_rows: Array, b_rows: Array) -> Array:
+    A = accumulator(a.dtype)
+    lanes = 64 // A.itemsize
+    dots = np.zeros(len(a_rows), A)
+    for i in range(len(a_rows)):
+        left, right = a[a_rows[i]].astype(A).reshape(-1), b[b_rows[i]].astype(A).reshape(-1)
+        whole = len(left) - len(left) % lanes
+        sums = np.zeros(lanes, A)
+        for start in range(0, whole, lanes):
+            sums = sums + left[start : start + lanes] * right[start : start + lanes]
+        while len(sums) > 1:
+            sums = sums[: len(sums) // 2] + sums[len(sums) // 2 :]
+        rest = np.zeros(1, A)
+        for column in range(whole, len(left)):
+            rest = rest + left[column : column + 1] * right[column : column + 1]
+        dots[i] = (sums + rest)[0]
+    return dots.astype(a.dtype)
+
+
 # ---------------------------------------------------------------- fill empty rows
 
 

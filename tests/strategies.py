@@ -172,6 +172,46 @@ def index_ranks(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool) -> Args
     }
 
 
+# ---------------------------------------------------------------- weighted sums
+
+
+@st.composite
+def weighted_sums(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool, compact: bool = False) -> Args:
+    """A weighted sum, or its compact gradient, which has rows and segments in each other's places."""
+    random, special = draw(randoms()), draw(specials())
+    n, targets, sources = draw(st.integers(0, 40)), draw(st.integers(1, 8)), draw(st.integers(1, 6))
+    table = values(random, dtype, (sources, *draw(trailing_shapes())), special)
+    weights = values(random, draw(st.sampled_from(FLOATS)), (n,), special)
+    target_ids, source_ids = random.integers(0, targets, n), random.integers(0, sources, n)
+    target_dtype, source_dtype = draw(index_dtypes()), draw(index_dtypes())
+    if draw(st.booleans()):
+        target_ids = np.sort(target_ids)
+    if not compact:
+        ids = {"indices": source_ids.astype(source_dtype), "segment_ids": target_ids.astype(target_dtype)}
+        return {"data": table, "weights": weights, **ids, "num_segments": draw(scalars(targets))}
+    if draw(st.booleans()):  # the same in a table that no memory would hold
+        last = 2**31 - 1 if target_dtype == np.int32 else 2**63 - 1
+        target_ids, targets = target_ids * (last // 9), last
+    ids = {"indices": target_ids.astype(target_dtype), "segment_ids": source_ids.astype(source_dtype)}
+    return {"grad": table, "weights": weights, **ids, "dense_output_dim0": draw(scalars(targets))}
+
+
+def weighted_sum_grads(dtype: np.dtype[Any], tensorflow: bool) -> st.SearchStrategy[Args]:
+    return weighted_sums(dtype, tensorflow, compact=True)
+
+
+@st.composite
+def row_dots(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool) -> Args:
+    random, special = draw(randoms()), draw(specials())
+    n, tail = draw(st.integers(0, 30)), draw(trailing_shapes())
+    args: Args = {}
+    for name in ("a", "b"):
+        rows = draw(st.integers(1, 5))
+        args[name] = values(random, dtype, (rows, *tail), special)
+        args[f"{name}_rows"] = random.integers(0, rows, n).astype(draw(index_dtypes()))
+    return args
+
+
 # ---------------------------------------------------------------- fill empty rows
 
 
@@ -300,6 +340,9 @@ OPERATORS: dict[str, tuple[Strategy, list[np.dtype[Any]]]] = {
     "sparse_segment_mean_grad_grad": (segment_grad_grads, FLOATS),
     "sparse_segment_sqrt_n_grad_grad": (segment_grad_grads, FLOATS),
     "index_rank": (index_ranks, [np.dtype(np.int32), np.dtype(np.int64)]),
+    "sparse_segment_weighted_sum": (weighted_sums, FLOATS),
+    "sparse_segment_weighted_sum_grad_v2": (weighted_sum_grads, FLOATS),
+    "row_dot": (row_dots, FLOATS),
     "sparse_fill_empty_rows": (fills, ANYTHING),
     "sparse_fill_empty_rows_grad": (fill_grads, NUMBERS),
     "sparse_fill_empty_rows_grad_grad": (fill_grad_grads, NUMBERS),

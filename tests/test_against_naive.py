@@ -54,7 +54,8 @@ def treated_as_large() -> Iterator[None]:
     """Even the smallest call is cut into chunks for all threads, and has no kernel of its own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rowgrad.threads.GRAIN", 1)
-        patch.setattr("rowgrad.ops.sparse_segment_grad.SMALL", -1)
+        for family in ("sparse_segment_grad", "weighted_sum"):
+            patch.setattr(f"rowgrad.ops.{family}.SMALL", -1)
         yield
 
 

@@ -49,6 +49,8 @@ class Good:
     sizes: dict[str, list[int]] = field(default_factory=dict)
     # Value types the operator does not take, besides those that none takes.
     not_taken: tuple[Any, ...] = ()
+    # Arguments that take the type of another one, and are converted to it where nothing is lost.
+    follow: tuple[str, ...] = ()
     # Arguments that may be left out.
     optional: tuple[str, ...] = ()
 
@@ -102,6 +104,22 @@ SEGMENT_GRAD_GRAD = Good(
     not_taken=NOT_FLOATS,
 )
 
+WEIGHTS = np.linspace(-1, 1, 6, dtype=np.float32)
+
+
+def weighted(compact: bool) -> Good:
+    """A weighted sum and its compact gradient take the same ids; what differs is who looks up and who is summed."""
+    table, size, rows = ("grad", "dense_output_dim0", 4) if compact else ("data", "num_segments", 3)
+    return Good(
+        {table: TABLE[:3] if compact else TABLE, "weights": WEIGHTS, **IDS, size: np.array(rows)},
+        {"indices": [-1, 4, 5, *FAR], "segment_ids": [-1, 3, 4, *FAR], size: [*NEGATIVE, *range(rows)]},
+        tied=("weights", "indices", "segment_ids"),
+        any_rank=(table,),
+        sizes={} if compact else {size: UNHOLDABLE},
+        not_taken=NOT_FLOATS,
+    )
+
+
 ROWS = np.array([0, 2, 2, 5, 3], np.int64)
 VALUES = np.arange(5, dtype=np.float32)
 DEFAULT = np.array(9, np.float32)
@@ -114,6 +132,16 @@ GOOD: dict[str, Good] = {
     **{f"sparse_segment_{kind}_grad": segment_grad(False) for kind in ("sum", "mean", "sqrt_n")},
     **{f"sparse_segment_{kind}_grad_v2": segment_grad(True) for kind in ("sum", "mean", "sqrt_n")},
     **{f"sparse_segment_{kind}_grad_grad": SEGMENT_GRAD_GRAD for kind in ("sum", "mean", "sqrt_n")},
+    "sparse_segment_weighted_sum": weighted(False),
+    "sparse_segment_weighted_sum_grad_v2": weighted(True),
+    "row_dot": Good(
+        {"a": TABLE, "b": TABLE[:3], "a_rows": INDICES, "b_rows": SEGMENT_IDS},
+        {"a_rows": [-1, 4, 5, *FAR], "b_rows": [-1, 3, 4, *FAR]},
+        tied=("a_rows", "b_rows"),
+        any_rank=("a", "b"),
+        not_taken=NOT_FLOATS,
+        follow=("b",),
+    ),
     "index_rank": Good(
         {"sorted_unique_indices": np.arange(4), "indices": INDICES},
         {"sorted_unique_indices": [7, *FAR], "indices": [-1, 4, 5, *FAR]},
@@ -306,7 +334,10 @@ def single_faults(op: str) -> Iterator[tuple[str, str, Any, bool]]:
     for name, array in good.args.items():
         ids = array.dtype.kind == "i"
         always = list(no_array_at_all(array))
-        always += no_whole_numbers(array) if ids else wrong_types(array, good.not_taken)
+        if ids:
+            always += no_whole_numbers(array)
+        elif name not in good.follow:
+            always += wrong_types(array, good.not_taken)
         if name not in good.optional:
             always.append(("None", None))
         yield from ((name, what, bad, True) for what, bad in always)

@@ -10,6 +10,7 @@ from rowgrad.functions import (
     index_rank,
     ragged_fill_empty_rows,
     ragged_fill_empty_rows_grad,
+    row_dot,
     sparse_fill_empty_rows,
     sparse_fill_empty_rows_grad,
     sparse_fill_empty_rows_grad_grad,
@@ -25,12 +26,15 @@ from rowgrad.functions import (
     sparse_segment_sum_grad,
     sparse_segment_sum_grad_grad,
     sparse_segment_sum_grad_v2,
+    sparse_segment_weighted_sum,
+    sparse_segment_weighted_sum_grad_v2,
     sparse_slice,
     sparse_slice_grad,
     sparse_slice_grad_grad,
 )
 from rowgrad.ops.results import FilledRagged, FilledRows, FillGradient, RowGradient, SparseTensor
 from rowgrad.plan import Plan, plan
+from rowgrad.tables import Table
 from rowgrad.threads import get_num_threads, set_num_threads
 
 __version__ = "0.1.0"
@@ -47,12 +51,14 @@ __all__ = [
     "RowGradient",
     "RowgradError",
     "SparseTensor",
+    "Table",
     "get_num_threads",
     "index_rank",
     "plan",
     "ragged_fill_empty_rows",
     "ragged_fill_empty_rows_grad",
     "raw_ops",
+    "row_dot",
     "set_num_threads",
     "sparse_fill_empty_rows",
     "sparse_fill_empty_rows_grad",
@@ -69,6 +75,8 @@ __all__ = [
     "sparse_segment_sum_grad",
     "sparse_segment_sum_grad_grad",
     "sparse_segment_sum_grad_v2",
+    "sparse_segment_weighted_sum",
+    "sparse_segment_weighted_sum_grad_v2",
     "sparse_slice",
     "sparse_slice_grad",
     "sparse_slice_grad_grad",

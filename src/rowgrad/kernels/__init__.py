@@ -8,8 +8,8 @@ import importlib
 from types import ModuleType
 
 MODULES = (
-    "clear", "compile", "fill_empty_rows", "ids", "kinds", "lanes", "optim", "order", "raw", "sparse_segment",
-    "sparse_segment_grad", "sparse_slice", "team",
+    "clear", "compile", "fill_empty_rows", "ids", "kinds", "lanes", "optim", "order", "raw",
+    "sparse_segment", "sparse_segment_grad", "sparse_slice", "team", "weighted_sum",
 )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from rowgrad.ops.pins import Pin
 FAMILIES = {
     "sparse_segment": "Pooled look-ups",
     "sparse_segment_grad": "Gradients of pooled look-ups",
+    "weighted_sum": "Weighted look-ups",
     "fill_empty_rows": "Filling empty rows",
     "sparse_slice": "Slicing sparse tensors",
     "elementwise": "Elementwise arithmetic",
