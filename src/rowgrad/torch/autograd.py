@@ -150,6 +150,9 @@ class Gradient:
                             return record(call, *tensors)
                         with enable_single_level_autograd_function():
                             return record(call, *tensors)
+                if any(isinstance(value, torch.Tensor) and value.requires_grad for value in values):
+                    with torch.no_grad(), torch._C._AutoDispatchBelowAutograd():  # no gradient flows back from here
+                        return redispatch(keyset & below, *values, **attributes)
             with torch._C._AutoDispatchBelowAutograd():
                 return redispatch(keyset & below, *values, **attributes)
 

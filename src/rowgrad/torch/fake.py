@@ -130,8 +130,8 @@ def _by_rule(operator: Operator, values: tuple[Any, ...], attributes: dict[str, 
         bound = {name: [_bound(part) for part in shape] if isinstance(shape, list) else _bound(shape)
                  for name, shape in shapes.items()}  # fmt: skip
         found = infer(operator, bound, _numbers(operator, values), attributes)
-    return {name: [torch.library.get_ctx().new_dynamic_size() if size is None else size for size in _ranked(name, shape)]
-            for name, shape in found.items()}  # fmt: skip
+    new = torch.library.get_ctx().new_dynamic_size
+    return {name: [new() if size is None else size for size in _ranked(name, shape)] for name, shape in found.items()}
 
 
 def _ranked(name: str, shape: Any) -> Any:

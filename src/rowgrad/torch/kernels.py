@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
+import numpy as np
 
 from rowgrad.ops import Operator
 from rowgrad.torch import portable as paths
@@ -49,24 +49,26 @@ def cpu_kernel(operator: Operator) -> Callable[..., Any]:
         if _forced:
             return elsewhere(*values, **given)
         if has_sizes:
-            values = _shaped(operator, values)
+            values = tuple(_shaped(operator, values))
         results = operator(*values, **settings(operator, given)) if operator.attributes else operator(*values)
         return tuple(results) if in_tuple else results
 
     return kernel
 
 
-def _shaped(operator: Operator, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Lists of whole numbers with as many dimensions as their pins say (``[rank, 2]`` comes flat)."""
-    pairs = zip(operator.inputs, roles(operator), values, strict=True)
-    return tuple(
-        torch.tensor(value, dtype=torch.int64).reshape(-1, 2)
-        if role is Role.SIZES and pin.shape == "[rank, 2]"
-        else torch.tensor(value, dtype=torch.int64)
-        if role is Role.SIZES
-        else value
-        for pin, role, value in pairs
-    )
+def _shaped(operator: Operator, values: tuple[Any, ...]) -> list[Any]:
+    """Lists of whole numbers as arrays; those that share the type of a tensor stay lists, which take any type."""
+    pairs = list(zip(operator.inputs, roles(operator), values, strict=True))
+    typed = {pin.dtype for pin, role, _ in pairs if role is not Role.SIZES}
+    found = []
+    for pin, role, value in pairs:
+        if role is Role.SIZES:
+            if pin.shape == "[rank, 2]":  # it comes flat
+                value = [list(pair) for pair in zip(value[::2], value[1::2], strict=True)]
+            if pin.dtype not in typed or not value:
+                value = np.array(value, np.int64).reshape(np.shape(value) or (0,))
+        found.append(value)
+    return found
 
 
 def device_kernel(operator: Operator) -> Callable[..., Any]:

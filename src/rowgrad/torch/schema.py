@@ -59,7 +59,11 @@ def _settings(operator: Operator) -> set[str]:
 @cache
 def roles(operator: Operator) -> tuple[Role, ...]:
     """The role of each input, in order."""
-    return tuple(_role(operator, pin) for pin in operator.inputs)
+    found = tuple(_role(operator, pin) for pin in operator.inputs)
+    if Role.TENSOR in found or Role.TENSORS in found:
+        return found
+    # PyTorch finds a kernel by the tensors of a call, so one there must be.
+    return tuple(Role.TENSOR if role is Role.SIZES else role for role in found)
 
 
 def _role(operator: Operator, pin: Pin) -> Role:

@@ -1,8 +1,8 @@
 """The operators of the sparse families made of PyTorch's own: the way for devices on which rowgrad has no kernels.
 
-Results are those of the kernels up to rounding (sums are made in another order); half and bfloat16 are summed in float32
-and rounded once here too. Ids are checked by one question to the device, which waits for it. One file per family;
-`PATHS` holds them by operator.
+Results are those of the kernels up to rounding (sums are made in another order); half and bfloat16 are summed in
+float32 and rounded once here too. Ids are checked by one question to the device, which waits for it. One file per
+family; `PATHS` holds them by operator.
 """
 
 from collections.abc import Callable
