@@ -49,7 +49,7 @@ def vmap_rule(operator: Operator) -> Callable[..., Any]:
     def rule(info: Any, in_dims: tuple[Any, ...], *values: Any, **attributes: Any) -> Any:
         batched = frozenset(i for i, dim in enumerate(in_dims) if _is_batched(dim))
         columns = _takes_columns(operator)
-        if batched and batched <= columns:
+        if batched and batched <= columns and not _decides_rows(operator, batched):
             return _as_columns(operator, overload, columns, info.batch_size, in_dims, values, attributes)
         _refuse_unknown_sizes(operator, batched)
         results = [
@@ -62,6 +62,12 @@ def vmap_rule(operator: Operator) -> Callable[..., Any]:
         return tuple(map(torch.stack, zip(*results, strict=True))), (0,) * len(operator.outputs)
 
     return rule
+
+
+def _decides_rows(operator: Operator, batched: frozenset[int]) -> bool:
+    """Whether ids are batched (the rows that a maximum chose) while a result lists the rows of all columns."""
+    ids = any(operator.inputs[i].dtype in _whole(operator) for i in batched)
+    return ids and not all(map(is_open, operator.outputs))
 
 
 def _is_batched(dim: Any) -> bool:

@@ -10,8 +10,13 @@ from typing import Any, NoReturn
 
 from rowgrad.errors import InvalidArgumentError, RowgradError
 from rowgrad.ops import Operator
+from rowgrad.torch.portable import fill_empty_rows, segment_max, sparse_segment, sparse_slice, weighted_sum
 
-PATHS: dict[str, Callable[..., Any]] = {}
+PATHS: dict[str, Callable[..., Any]] = {
+    name: path
+    for family in (sparse_segment, fill_empty_rows, sparse_slice, weighted_sum, segment_max)
+    for name, path in family.PATHS.items()
+}
 
 
 def call(operator: Operator, path: Callable[..., Any], values: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
