@@ -18,7 +18,7 @@ import rowgrad
 from golden import Case, assert_same
 from rowgrad import raw_ops
 
-# The embedding look-ups (nn.…) are composites; they are left out until the module that offers them exists.
+# The embedding look-ups (nn.…) are asked in test_lookup.py.
 CASES = [case for case in golden.load() if not case.op.startswith("nn.")]
 
 # TensorFlow refuses a slice of 2**63 elements and more, though it builds nothing dense.

@@ -32,6 +32,7 @@ from rowgrad.functions import (
     sparse_slice_grad,
     sparse_slice_grad_grad,
 )
+from rowgrad.lookup import embedding_lookup_sparse, safe_embedding_lookup_sparse
 from rowgrad.ops.results import FilledRagged, FilledRows, FillGradient, RowGradient, SparseTensor
 from rowgrad.plan import Plan, plan
 from rowgrad.tables import Table
@@ -52,6 +53,7 @@ __all__ = [
     "RowgradError",
     "SparseTensor",
     "Table",
+    "embedding_lookup_sparse",
     "get_num_threads",
     "index_rank",
     "plan",
@@ -59,6 +61,7 @@ __all__ = [
     "ragged_fill_empty_rows_grad",
     "raw_ops",
     "row_dot",
+    "safe_embedding_lookup_sparse",
     "set_num_threads",
     "sparse_fill_empty_rows",
     "sparse_fill_empty_rows_grad",
