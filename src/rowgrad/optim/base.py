@@ -299,9 +299,10 @@ class _Pairs(NamedTuple):
 
 def _sort(kind: int, grads: "Array", rows: "Array", segments: "Array", weights: "Array | None", limit: int,
           plan: "Plan | None") -> _Pairs:  # fmt: skip
+    sources: tuple[Any, int] = (None, 0)
     if weights is None:
         crew, order = sort_pairs(kind, grads, rows, segments, limit, "rows of the table", plan)
-        factors, sources = factors_of(crew, kind, order, grads.dtype), (None, 0)
+        factors = factors_of(crew, kind, order, grads.dtype)
     else:
         if plan is not None:
             plan.check("rows of the table", limit, "grad", grads.shape[0])
@@ -327,7 +328,8 @@ def _fit_weights(weights: Any, rows: "Array", grads: "Array") -> "Array":
     checks.rank("weights", fitted, 1)
     checks.same_length("weights", fitted.size, "indices", rows.size)
     with np.errstate(over="ignore"):
-        return fitted.astype(dtypes.summing(grads.dtype).sums, copy=False)
+        factors: Array = fitted.astype(dtypes.summing(grads.dtype).sums, copy=False)
+    return factors
 
 
 def _check_rows(rows: "Array", limit: int) -> None:
