@@ -149,6 +149,14 @@ class Mapping:
         for first, stop in runs(np.unique(pages // max(1, ROUND // PAGE))):
             os.posix_fallocate(self._file, first * ROUND, (stop - first) * ROUND)
 
+    def fill_holes_in_memory(self) -> None:
+        """On a disk that is memory itself, get the room for all of the file.
+
+        There, looking at a hole takes room too, and where there is none, the system ends the process.
+        """
+        if hasattr(os, "posix_fallocate") and _file_system(self._file) in ("tmpfs", "ramfs", "devtmpfs"):
+            os.posix_fallocate(self._file, 0, self.size)
+
     def gather(self, pages: Array) -> Array:
         """A copy of the contents of `pages`."""
         copy: Array = self.bytes.reshape(-1, PAGE)[pages]
@@ -168,6 +176,18 @@ class Mapping:
             return
         for first, stop in runs(pages):
             self._map.madvise(mmap.MADV_DONTNEED, first * PAGE, (stop - first) * PAGE)
+
+
+def _file_system(file: int) -> str:
+    """The kind of file system that a file is on, as Linux calls it; "" if it does not tell."""
+    device = os.fstat(file).st_dev
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    kinds = [line.split(" - ", 1)[1].split()[0] for line in lines if line.split()[2] == wanted]
+    return kinds[-1] if kinds else ""
 
 
 def runs(pages: Array) -> Iterator[tuple[int, int]]:

@@ -91,6 +91,8 @@ def _map(folder: Path, header: Header, *, writable: bool) -> dict[str, Mapping]:
     try:
         for name, part in header.parts().items():
             parts[name] = Mapping(folder / part.file, part.dtype, part.shape, writable=writable)
+            if writable:
+                parts[name].fill_holes_in_memory()
     except BaseException:
         for mapping in parts.values():
             mapping.close()

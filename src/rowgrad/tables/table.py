@@ -4,6 +4,7 @@
 """
 
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -123,7 +124,7 @@ class Table:
         FileError
             The path exists, or the disk is full or not writable; then nothing is left behind.
         """
-        folder = Path(path)
+        folder = Path(path).absolute()  # the process may go to another folder before it flushes
         _check_system()
         _check_max_dirty(max_dirty)
         header = creating.describe(rows, width, dtype, optimizer)
@@ -149,7 +150,7 @@ class Table:
         FileError
             It is not a table, is damaged or of another version, may not be read, or is open for writing already.
         """
-        folder = Path(path)
+        folder = Path(path).absolute()  # the process may go to another folder before it flushes
         _check_system()
         _check_max_dirty(max_dirty)
         if mode not in ("r", "r+"):
@@ -429,8 +430,8 @@ class Table:
         """Steps that were made are whole, and are flushed also when an exception ends the block."""
         self.close()
 
-    def __del__(self) -> None:
-        if getattr(self, "_closed", True):
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if getattr(self, "_closed", True) or is_finalizing():  # the system gives up the lock
             return
         if self._held is not None and self._process == os.getpid():
             warnings.warn(f"{self!r} in {self.path} was never closed", ResourceWarning, stacklevel=2, source=self)
