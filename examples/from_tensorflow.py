@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 from torch.nn import functional
 
 import rowgrad
-import torch
 
 FILE = Path(__file__).parent / "data" / "from_tensorflow.npz"
 # How far apart the two may be. In float64 the formulas show; in float32, matrix products that TensorFlow and PyTorch
