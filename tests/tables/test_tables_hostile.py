@@ -334,7 +334,8 @@ def test_a_full_disk_leaves_the_old_step_and_a_way_on(small_disk: Path, sparse: 
     initializer = 0.0 if sparse else first_rows
     with Table.create(path, 20_000, 16, optimizer=optim.Adagrad(lr=0.1), initializer=initializer) as table:
         ballast = small_disk / "ballast"
-        free = os.statvfs(small_disk).f_bavail * 4096
+        disk = os.statvfs(small_disk)
+        free = disk.f_bavail * disk.f_frsize
         ballast.write_bytes(bytes(max(0, free - (1 << 20))))
         for _ in range(2):
             train(table)
@@ -515,12 +516,14 @@ def test_groups_of_both_versions_are_read(tmp_path: Path) -> None:
 def test_a_table_past_the_address_space_is_told(path: Path) -> None:
     Table.create(path.parent / "big", 2**30, 16).close()
     code = (
-        "import resource, rowgrad\n"
+        "import resource, sys, rowgrad\n"
         "resource.setrlimit(resource.RLIMIT_AS, (1 << 33, 1 << 33))\n"
-        "try: rowgrad.Table.open('big')\n"
+        "try: rowgrad.Table.open(sys.argv[1])\n"
         "except rowgrad.RowgradError as error: print(error.code, error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=path.parent, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path.parent / "big")], stdout=subprocess.PIPE, text=True, check=True
+    )
     assert done.stdout.startswith("cannot-map")
     assert "ulimit -v" in done.stdout
 
