@@ -184,10 +184,8 @@ def main() -> int:
         table.add_row(name, f"{way.milliseconds:.1f}", f"{faster:.1f} ×", f"{way.losses[-1]:.4f}", f"{loss:.4f}",
                       f"{area:.4f}", f"{apart(found, name):.0e}")  # fmt: skip
     Console().print(table)
-    print(
-        f"ms a step: median; last loss: of the last batch; held out: loss on {HELD_OUT} new examples; apart: largest relative"
-    )
-    print("difference of a step's loss from PyTorch's")
+    print(f"ms a step: median; last loss: of the last batch; held out: loss on {HELD_OUT} new examples;")
+    print("apart: largest relative difference of a step's loss from PyTorch's")
     print(f"AUC of the hidden model that drew the clicks, the best there can be: {best:.4f}")
     if asked.plot is not None:
         draw(asked.plot, found)
