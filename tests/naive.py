@@ -231,6 +231,58 @@ def row_dot(a: Array, b: Array, a_rows: Array, b_rows: Array) -> Array:
     return dots.astype(a.dtype)
 
 
+# ---------------------------------------------------------------- the largest of a segment
+
+
+@quiet
+def sparse_segment_max(data: Array, indices: Array, segment_ids: Array, num_segments: Any) -> tuple[Array, Array]:
+    output = np.zeros((int(num_segments), *data.shape[1:]), data.dtype)
+    chosen = np.full(output.shape, -1, np.int64)
+    for i in range(len(indices)):
+        for place in np.ndindex(data.shape[1:]):
+            value, at = data[(int(indices[i]), *place)], (int(segment_ids[i]), *place)
+            if chosen[at] == -1 or value > output[at] or (value != value and output[at] == output[at]):
+                output[at], chosen[at] = value, indices[i]
+    return output, chosen
+
+
+@quiet
+def sparse_segment_max_grad(grad: Array, chosen: Array, output_dim0: Any) -> Array:
+    output = np.zeros((int(output_dim0), *grad.shape[1:]), accumulator(grad.dtype))
+    for at in np.ndindex(grad.shape):
+        if chosen[at] >= 0:
+            target = (int(chosen[at]), *at[1:])
+            output[target] = output[target] + grad[at].astype(output.dtype)
+    return output.astype(grad.dtype)
+
+
+def sparse_segment_max_grad_v2(grad: Array, chosen: Array, dense_output_dim0: Any) -> tuple[Array, Array]:
+    unique = sorted({int(row) for row in chosen.reshape(-1)} - {-1})
+    ranks = chosen_rank(np.array(unique, np.int64), chosen)
+    return sparse_segment_max_grad(grad, ranks, len(unique)), np.array(unique, np.int64)
+
+
+def sparse_segment_max_grad_grad(grad: Array, chosen: Array) -> Array:
+    output = np.zeros(chosen.shape, grad.dtype)
+    for at in np.ndindex(chosen.shape):
+        if chosen[at] >= 0:
+            output[at] = grad[(int(chosen[at]), *at[1:])]
+    return output
+
+
+def chosen_rank(sorted_unique_indices: Array, chosen: Array) -> Array:
+    unique = [int(i) for i in sorted_unique_indices]
+    flat = [unique.index(int(row)) if row >= 0 else -1 for row in chosen.reshape(-1)]
+    return np.array(flat, np.int64).reshape(chosen.shape)
+
+
+# ---------------------------------------------------------------- offsets
+
+
+def segment_ids_from_offsets(offsets: Array, size: Any) -> Array:
+    return np.array([max(s for s in range(len(offsets)) if offsets[s] <= i) for i in range(int(size))], np.int32)
+
+
 # ---------------------------------------------------------------- fill empty rows
 
 

@@ -212,6 +212,74 @@ def row_dots(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool) -> Args:
     return args
 
 
+# ---------------------------------------------------------------- the largest of a segment
+
+
+@st.composite
+def segment_maxima(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool) -> Args:
+    random, special = draw(randoms()), draw(specials())
+    n, segments, rows = draw(st.integers(0, 40)), draw(st.integers(1, 6)), draw(st.integers(1, 8))
+    data = values(random, dtype, (rows, *draw(trailing_shapes())), special)
+    if draw(st.booleans()):  # many that are equal
+        data = data[random.integers(0, 2, rows) % rows]
+    segment_ids = random.integers(0, segments, n)
+    if draw(st.booleans()):
+        segment_ids = np.sort(segment_ids)
+    return {
+        "data": data,
+        "indices": random.integers(0, rows, n).astype(draw(index_dtypes())),
+        "segment_ids": segment_ids.astype(draw(index_dtypes())),
+        "num_segments": draw(scalars(segments + draw(st.integers(0, 2)))),
+    }
+
+
+@st.composite
+def max_grads(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool, size_name: str) -> Args:
+    """A gradient and the rows that were chosen, -1 for none; the gradient of a gradient has no size but rows."""
+    random, special = draw(randoms()), draw(specials())
+    segments, rows, tail = draw(st.integers(0, 8)), draw(st.integers(1, 9)), draw(trailing_shapes())
+    chosen = random.integers(0, rows, (segments, *tail))
+    chosen[random.random(chosen.shape) < draw(st.sampled_from([0.0, 0.3, 1.0]))] = -1
+    if not size_name:
+        return {"grad": values(random, dtype, (rows, *tail), special), "chosen": chosen}
+    if size_name == "dense_output_dim0" and draw(st.booleans()):  # in a table that no memory would hold
+        rows = draw(st.sampled_from([2**31 - 1, 2**40, 2**63 - 1]))
+        chosen = np.where(chosen < 0, -1, chosen * (rows // 9))
+    return {"grad": values(random, dtype, chosen.shape, special), "chosen": chosen, size_name: draw(scalars(rows))}
+
+
+def max_grads_v1(dtype: np.dtype[Any], tensorflow: bool) -> st.SearchStrategy[Args]:
+    return max_grads(dtype, tensorflow, "output_dim0")
+
+
+def max_grads_v2(dtype: np.dtype[Any], tensorflow: bool) -> st.SearchStrategy[Args]:
+    return max_grads(dtype, tensorflow, "dense_output_dim0")
+
+
+def max_grad_grads(dtype: np.dtype[Any], tensorflow: bool) -> st.SearchStrategy[Args]:
+    return max_grads(dtype, tensorflow, "")
+
+
+@st.composite
+def chosen_ranks(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool) -> Args:
+    random, bits = draw(randoms()), draw(st.sampled_from([3, 8, 62]))
+    chosen = random.integers(0, 2**bits, (draw(st.integers(0, 9)), *draw(trailing_shapes())))
+    unique = np.unique(chosen)
+    chosen[random.random(chosen.shape) < draw(st.sampled_from([0.0, 0.3, 1.0]))] = -1
+    return {"sorted_unique_indices": unique, "chosen": chosen}
+
+
+# ---------------------------------------------------------------- offsets
+
+
+@st.composite
+def offset_lists(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool) -> Args:
+    size = draw(st.integers(0, 40))
+    rest = draw(st.lists(st.integers(0, size), max_size=12))
+    offsets = np.array([0, *sorted(rest)] if size or rest or draw(st.booleans()) else [], dtype)
+    return {"offsets": offsets, "size": draw(scalars(size))}
+
+
 # ---------------------------------------------------------------- fill empty rows
 
 
@@ -343,6 +411,12 @@ OPERATORS: dict[str, tuple[Strategy, list[np.dtype[Any]]]] = {
     "sparse_segment_weighted_sum": (weighted_sums, FLOATS),
     "sparse_segment_weighted_sum_grad_v2": (weighted_sum_grads, FLOATS),
     "row_dot": (row_dots, FLOATS),
+    "sparse_segment_max": (segment_maxima, FLOATS),
+    "sparse_segment_max_grad": (max_grads_v1, FLOATS),
+    "sparse_segment_max_grad_v2": (max_grads_v2, FLOATS),
+    "sparse_segment_max_grad_grad": (max_grad_grads, FLOATS),
+    "chosen_rank": (chosen_ranks, [np.dtype(np.int64)]),
+    "segment_ids_from_offsets": (offset_lists, [np.dtype(np.int32), np.dtype(np.int64)]),
     "sparse_fill_empty_rows": (fills, ANYTHING),
     "sparse_fill_empty_rows_grad": (fill_grads, NUMBERS),
     "sparse_fill_empty_rows_grad_grad": (fill_grad_grads, NUMBERS),

@@ -29,7 +29,7 @@ THREADS = [1, 2, 3, 8]
 # These move values and make none, so that even the bits of a NaN must arrive.
 COPIES = (
     *("sparse_fill_empty_rows", "ragged_fill_empty_rows"),
-    *("sparse_slice", "sparse_slice_grad", "sparse_slice_grad_grad"),
+    *("sparse_slice", "sparse_slice_grad", "sparse_slice_grad_grad", "sparse_segment_max_grad_grad"),
 )
 
 
@@ -54,7 +54,7 @@ def treated_as_large() -> Iterator[None]:
     """Even the smallest call is cut into chunks for all threads, and has no kernel of its own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rowgrad.threads.GRAIN", 1)
-        for family in ("sparse_segment_grad", "weighted_sum"):
+        for family in ("sparse_segment_grad", "weighted_sum", "segment_max"):
             patch.setattr(f"rowgrad.ops.{family}.SMALL", -1)
         yield
 
@@ -137,7 +137,7 @@ def test_results_are_fresh(op: str) -> None:
     """Writing to a result changes neither the input nor another result."""
 
     @settings(max_examples=10, deadline=None)
-    @given(strategies.calls(op, np.dtype(np.int64 if op == "index_rank" else np.float32)))
+    @given(strategies.calls(op, np.dtype(np.int64 if op in ("index_rank", "chosen_rank") else np.float32)))
     def check(args: Args) -> None:
         results = as_tuple(getattr(rowgrad, op)(**args))
         for i, result in enumerate(results):

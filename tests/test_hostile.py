@@ -120,6 +120,21 @@ def weighted(compact: bool) -> Good:
     )
 
 
+CHOSEN = np.array([[3, 0], [-1, 2], [1, 3]], np.int64)
+NOT_CHOSEN = [-2, 4, 5, *FAR]
+
+
+def max_grad(compact: bool) -> Good:
+    size = "dense_output_dim0" if compact else "output_dim0"
+    return Good(
+        {"grad": TABLE[:3], "chosen": CHOSEN, size: np.array(4)},
+        {"chosen": NOT_CHOSEN, size: [*NEGATIVE, 1, 2, 3]},
+        tied=("grad", "chosen"),
+        sizes={} if compact else {size: UNHOLDABLE},
+        not_taken=NOT_FLOATS,
+    )
+
+
 ROWS = np.array([0, 2, 2, 5, 3], np.int64)
 VALUES = np.arange(5, dtype=np.float32)
 DEFAULT = np.array(9, np.float32)
@@ -141,6 +156,31 @@ GOOD: dict[str, Good] = {
         any_rank=("a", "b"),
         not_taken=NOT_FLOATS,
         follow=("b",),
+    ),
+    "sparse_segment_max": Good(
+        {"data": TABLE, **IDS, "num_segments": np.array(3)},
+        {"indices": [-1, 4, 5, *FAR], "segment_ids": [-1, 3, 4, *FAR], "num_segments": [*NEGATIVE, 0, 1, 2]},
+        tied=("indices", "segment_ids"),
+        any_rank=("data",),
+        sizes={"num_segments": UNHOLDABLE},
+        not_taken=NOT_FLOATS,
+    ),
+    "sparse_segment_max_grad": max_grad(False),
+    "sparse_segment_max_grad_v2": max_grad(True),
+    "sparse_segment_max_grad_grad": Good(
+        {"grad": TABLE, "chosen": CHOSEN},
+        {"chosen": NOT_CHOSEN},
+        not_taken=NOT_FLOATS,
+    ),
+    "chosen_rank": Good(
+        {"sorted_unique_indices": np.arange(4), "chosen": CHOSEN},
+        {"sorted_unique_indices": [7, *FAR], "chosen": NOT_CHOSEN},
+        any_rank=("chosen",),
+    ),
+    "segment_ids_from_offsets": Good(
+        {"offsets": np.array([0, 2, 2, 5]), "size": np.array(6)},
+        {"offsets": [-1, 7, *FAR], "size": [*NEGATIVE, *range(5)]},
+        sizes={"size": UNHOLDABLE},
     ),
     "index_rank": Good(
         {"sorted_unique_indices": np.arange(4), "indices": INDICES},

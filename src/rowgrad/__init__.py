@@ -7,13 +7,19 @@ Give the functions NumPy, PyTorch, JAX or TensorFlow arrays, or lists; results c
 from rowgrad import raw_ops
 from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfMemoryError, OutOfRangeError, RowgradError
 from rowgrad.functions import (
+    chosen_rank,
     index_rank,
     ragged_fill_empty_rows,
     ragged_fill_empty_rows_grad,
     row_dot,
+    segment_ids_from_offsets,
     sparse_fill_empty_rows,
     sparse_fill_empty_rows_grad,
     sparse_fill_empty_rows_grad_grad,
+    sparse_segment_max,
+    sparse_segment_max_grad,
+    sparse_segment_max_grad_grad,
+    sparse_segment_max_grad_v2,
     sparse_segment_mean,
     sparse_segment_mean_grad,
     sparse_segment_mean_grad_grad,
@@ -33,7 +39,7 @@ from rowgrad.functions import (
     sparse_slice_grad_grad,
 )
 from rowgrad.lookup import embedding_lookup_sparse, safe_embedding_lookup_sparse
-from rowgrad.ops.results import FilledRagged, FilledRows, FillGradient, RowGradient, SparseTensor
+from rowgrad.ops.results import FilledRagged, FilledRows, FillGradient, RowGradient, SegmentMax, SparseTensor
 from rowgrad.plan import Plan, plan
 from rowgrad.tables import Table
 from rowgrad.threads import get_num_threads, set_num_threads
@@ -51,8 +57,10 @@ __all__ = [
     "Plan",
     "RowGradient",
     "RowgradError",
+    "SegmentMax",
     "SparseTensor",
     "Table",
+    "chosen_rank",
     "embedding_lookup_sparse",
     "get_num_threads",
     "index_rank",
@@ -62,10 +70,15 @@ __all__ = [
     "raw_ops",
     "row_dot",
     "safe_embedding_lookup_sparse",
+    "segment_ids_from_offsets",
     "set_num_threads",
     "sparse_fill_empty_rows",
     "sparse_fill_empty_rows_grad",
     "sparse_fill_empty_rows_grad_grad",
+    "sparse_segment_max",
+    "sparse_segment_max_grad",
+    "sparse_segment_max_grad_grad",
+    "sparse_segment_max_grad_v2",
     "sparse_segment_mean",
     "sparse_segment_mean_grad",
     "sparse_segment_mean_grad_grad",

@@ -38,6 +38,10 @@ def _tasks(operator: Operator, dtype: str) -> Iterator[Callable[[], Any]]:
     if {"indices", "segment_ids"} <= repeated:
         many = {name: np.repeat(value, REPEATS) if name in repeated else value for name, value in inputs.items()}
         yield partial(operator, *many.values())
+    elif {"grad", "chosen"} <= set(inputs):
+        many = {name: np.repeat(value, REPEATS, axis=0) if name in ("grad", "chosen") else value
+                for name, value in inputs.items()}  # fmt: skip
+        yield partial(operator, *many.values())
     elif "reverse_index_map" in inputs and "d_values_grad" not in inputs:
         inputs["reverse_index_map"] = np.repeat(inputs["reverse_index_map"], REPEATS)
         yield partial(operator, *inputs.values())

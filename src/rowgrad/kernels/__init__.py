@@ -8,7 +8,7 @@ import importlib
 from types import ModuleType
 
 MODULES = (
-    "clear", "compile", "fill_empty_rows", "ids", "kinds", "lanes", "optim", "order", "raw",
+    "clear", "compile", "fill_empty_rows", "ids", "kinds", "lanes", "offsets", "optim", "order", "raw", "segment_max",
     "sparse_segment", "sparse_segment_grad", "sparse_slice", "team", "weighted_sum",
 )  # fmt: skip
 

@@ -14,6 +14,8 @@ FAMILIES = {
     "sparse_segment": "Pooled look-ups",
     "sparse_segment_grad": "Gradients of pooled look-ups",
     "weighted_sum": "Weighted look-ups",
+    "segment_max": "Largest of a segment",
+    "offsets": "Segments by offsets",
     "fill_empty_rows": "Filling empty rows",
     "sparse_slice": "Slicing sparse tensors",
     "elementwise": "Elementwise arithmetic",

@@ -35,6 +35,13 @@ class FillGradient(NamedTuple):
     d_default_value: Any
 
 
+class SegmentMax(NamedTuple):
+    """The largest of each segment, and the rows of the table that they came from, or -1."""
+
+    output: Any
+    chosen: Any
+
+
 class SparseTensor(NamedTuple):
     """A sparse tensor cut out of another one."""
 
