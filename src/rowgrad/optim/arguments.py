@@ -71,6 +71,13 @@ def fit_table(table: Any) -> Target:
             argument="table",
             value=dtypes.name_of(array.dtype),
         )
+    if not array.dtype.isnative:
+        raise DTypeError(
+            "the table is in the byte order of another machine. Pass table.astype(table.dtype.newbyteorder('='))",
+            code="wrong-dtype",
+            argument="table",
+            value=array.dtype.str,
+        )
     return Target(array, table, kind)
 
 
