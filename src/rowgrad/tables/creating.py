@@ -1,7 +1,6 @@
 """Making the files of a new table: sparse where they are zero, block by block elsewhere, in place only when whole."""
 
 import os
-import secrets
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -40,7 +39,7 @@ def describe(rows: Any, width: Any, dtype: Any, optimizer: Any) -> Header:
         name: (dtypes.name_of(row.dtype), (int(rows), *row.shape[1:]) if row.ndim else ())
         for name, row in state_rows(optimizer, int(width), dtypes.NUMPY[kind]).items()
     }
-    header = Header(secrets.token_hex(16), int(rows), int(width), kind, settings, state, 0)
+    header = Header(os.urandom(16).hex(), int(rows), int(width), kind, settings, state, 0)
     if any(prod(part.shape) * part.dtype.itemsize > headers.LIMIT for part in header.parts().values()):
         raise InvalidArgumentError(
             f"rows · width is {int(rows) * int(width)}, more than a file can hold. Use fewer rows.",
@@ -95,7 +94,7 @@ def create(path: Path, header: Header, state: dict[str, Array], initializer: Any
     fill = _filler(initializer, header)
     if path.exists() or path.is_symlink():
         _may_replace(path, overwrite)
-    new = path.parent / f".{path.name}-{secrets.token_hex(4)}.part"
+    new = path.parent / f".{path.name}-{os.urandom(4).hex()}.part"
     try:
         new.mkdir(parents=True)
         with _reporting(progress, header, fill is not None) as report:

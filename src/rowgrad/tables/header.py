@@ -4,7 +4,6 @@ The header is a JSON file with a checksum of its own. Names of files are made he
 tampered with can lead nowhere else.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -18,7 +17,6 @@ import numpy as np
 
 from rowgrad import dtypes
 from rowgrad.errors import FileError
-from rowgrad.files import store
 from rowgrad.tables.mapping import file_size
 
 NAME = "header.json"
@@ -158,6 +156,8 @@ def read(folder: Path) -> Header:
 
 def write(folder: Path, text: str) -> None:
     """Put `text` in the place of the header, all or nothing, on the disk itself."""
+    from rowgrad.files import store  # with all it needs, dearer to load than the rest of tables
+
     store.replace(folder / NAME, lambda file: _put(file, text))
     sync_folder(folder)
 
@@ -197,6 +197,8 @@ def _put(file: Any, text: str) -> None:
 
 def _checksum(fields: Mapping[str, Any]) -> str:
     text = json.dumps({name: fields[name] for name in fields if name != "checksum"}, sort_keys=True)
+    import hashlib
+
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
