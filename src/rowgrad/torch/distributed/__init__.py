@@ -1,0 +1,22 @@
+"""Tables beyond one machine, on `torch.distributed`: compact gradients summed over ranks, and tables spread over them.
+
+`ShardedEmbeddingBag` holds a part of a table on each rank, with fused optimizers and checkpoints that any number of
+ranks can load; `all_reduce_rows` is for tables that each rank holds whole. See `docs/scale.md`.
+"""
+
+from rowgrad.torch.distributed.errors import CommunicationError, PeerError
+from rowgrad.torch.distributed.ownership import Ownership
+from rowgrad.torch.distributed.request import Request
+from rowgrad.torch.distributed.rows import all_reduce_rows
+from rowgrad.torch.distributed.sharded import ShardedEmbeddingBag
+from rowgrad.torch.distributed.traffic import Traffic
+
+__all__ = [
+    "CommunicationError",
+    "Ownership",
+    "PeerError",
+    "Request",
+    "ShardedEmbeddingBag",
+    "Traffic",
+    "all_reduce_rows",
+]
