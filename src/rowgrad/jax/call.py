@@ -12,7 +12,8 @@ import jax
 import numpy as np
 
 from rowgrad import arrays, dtypes
-from rowgrad.errors import DTypeError, InvalidArgumentError, RowgradError
+from rowgrad.dtypes import Array
+from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfRangeError, RowgradError
 from rowgrad.ops import OPERATORS, Operator, Pin, checks
 from rowgrad.ops.results import RowGradient
 from rowgrad.ops.shapes import infer, is_open
@@ -102,7 +103,7 @@ def _bind(operator: Operator, values: Sequence[Any], settings: Mapping[str, Any]
         if count:
             known[pin.name], shapes[pin.name] = fit, ()
             continue
-        array = value.astype(_canonical(fit.dtype)) if mine else _to_jax(pin.name, fit)
+        array = _typed(value, _canonical(fit.dtype)) if mine else in_jax_types(pin.name, fit)
         bound.setdefault(pin.dtype, fit.dtype)
         if not isinstance(array, jax.core.Tracer) and _tells_sizes(pin.name, operator):
             known[pin.name] = np.asarray(array)
@@ -174,20 +175,39 @@ def _canonical(dtype: "np.dtype[Any]") -> "np.dtype[Any]":
     return known
 
 
-def _to_jax(name: str, array: Any) -> jax.Array:
-    if array.dtype.kind in "USOTV":
+def _typed(array: Any, dtype: "np.dtype[Any]") -> Any:
+    return array if array.dtype == dtype else array.astype(dtype)
+
+
+def in_jax_types(name: str, array: Array) -> Array:
+    """An ndarray of a type that JAX has; without 64 bits, of one half as wide if nothing but precision is lost."""
+    if array.dtype.kind in "USOTV" and array.dtype != dtypes.BFLOAT16:
         raise DTypeError(
             f"{name} is {dtypes.name_of(array.dtype)}, which JAX has no arrays of. Call rowgrad's own function.",
             code="wrong-dtype",
             argument=name,
             value=dtypes.name_of(array.dtype),
         )
-    try:
-        return arrays.JAX.hand_back(array)
-    except RowgradError as error:
-        error.argument = name
-        error.message = f"{name}: {error.message}"
-        raise
+    narrow = _canonical(array.dtype)
+    if narrow == array.dtype:
+        return array
+    if narrow.kind in "iu" and array.size:
+        limits = np.iinfo(narrow)
+        if not limits.min <= array.min() <= array.max() <= limits.max:
+            raise OutOfRangeError(
+                f"{name} needs 64-bit integers, which this JAX cuts to 32 bits. Set `jax_enable_x64`.",
+                code="needs-x64",
+                argument=name,
+            )
+    return array.astype(narrow)
+
+
+def to_jax(name: str, array: Array, *, is_ours: bool = False) -> jax.Array:
+    """An ndarray as one of JAX; what `is_ours` nobody else holds, and it need not be copied.
+
+    (`jnp.asarray` would compile a program for each new shape.)
+    """
+    return jax.device_put(in_jax_types(name, array), may_alias=is_ours)
 
 
 def _number(operator: Operator, name: str, value: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.custom_batching import custom_vmap
 from jax.extend import backend
 
@@ -69,7 +70,7 @@ def _differentiable(call: Call) -> Callable[..., Any]:
     def forward(*values: Any) -> tuple[Any, Any]:
         results = function(*values)
         named = {**dict(zip(names, values, strict=True)), **results_of(call.operator, results)}
-        return results, {name: named[name] for name in sorted(_needed(call.operator)) if name in named}
+        return results, {name: _held(named[name]) for name in sorted(_needed(call.operator)) if name in named}
 
     def backward(saved: Mapping[str, Any], cotangents: Sequence[Any]) -> tuple[Any, ...]:
         with _as_in(call):
@@ -137,7 +138,7 @@ def _run(call: Call, values: Sequence[Any]) -> Sequence[Any]:
         call.structs()  # sizes that are missing are an error here, not inside JAX
         return list(_batched(call)(*values))
     if call.is_portable or not all(_is_on_cpu(value) for value in values):
-        return run_portable(call, *values)
+        return run_portable(call, *map(_held, values))
     try:
         return host.at_once(call, values)
     except RowgradError as error:
@@ -145,8 +146,14 @@ def _run(call: Call, values: Sequence[Any]) -> Sequence[Any]:
         raise
 
 
+def _held(array: Any) -> Any:
+    """`array` in JAX's hands: an ndarray is copied, for its owner may change it."""
+    return array if isinstance(array, jax.Array) else jax.device_put(np.asarray(array))
+
+
 def _is_on_cpu(array: Any) -> bool:
-    return all(device.platform == "cpu" for device in array.devices())
+    # What JAX wraps ndarrays in, on the way through its transformations, is on no device.
+    return not isinstance(array, jax.Array) or all(device.platform == "cpu" for device in array.devices())
 
 
 def _traced(call: Call, *values: Any) -> tuple[Any, ...]:

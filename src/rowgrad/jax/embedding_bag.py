@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from rowgrad import arrays
 from rowgrad.errors import InvalidArgumentError
+from rowgrad.jax.call import to_jax
 from rowgrad.jax.differentiable import apply
 from rowgrad.jax.portable.common import sum_into, widened
 from rowgrad.ops import OPERATORS, checks
@@ -160,7 +161,7 @@ def _array(name: str, value: Any) -> Any:
     """`value` as an array of JAX."""
     if arrays.kind_of(value) is arrays.JAX:
         return value
-    return arrays.JAX.hand_back(arrays.adopt(value))
+    return to_jax(name, arrays.adopt(value))
 
 
 def _wrong(argument: str, message: str, value: Any = None, code: str = "wrong-argument") -> InvalidArgumentError:

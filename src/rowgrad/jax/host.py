@@ -11,9 +11,9 @@ import jax
 import numpy as np
 from jax.experimental.buffer_callback import buffer_callback
 
-from rowgrad import arrays, dtypes
+from rowgrad import dtypes
 from rowgrad.dtypes import Array
-from rowgrad.jax.call import Call, too_small
+from rowgrad.jax.call import Call, to_jax, too_small
 
 
 def at_once(call: Call, values: Sequence[Any]) -> list[jax.Array]:
@@ -21,7 +21,8 @@ def at_once(call: Call, values: Sequence[Any]) -> list[jax.Array]:
     results = _results(call, [np.asarray(value) for value in values])
     if call.most is not None:
         results = _padded(call, results)
-    return [arrays.JAX.hand_back(np.asarray(result)) for result in results]
+    pins = call.operator.outputs
+    return [to_jax(pin.name, np.asarray(result), is_ours=True) for pin, result in zip(pins, results, strict=True)]
 
 
 def traced(call: Call, *values: Any) -> list[jax.Array]:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from rowgrad import arrays
+from rowgrad.jax.call import to_jax
 from rowgrad.jax.differentiable import apply
 from rowgrad.ops import OPERATORS
 from rowgrad.ops.results import RowGradient
@@ -72,9 +73,9 @@ def take_rows(table: Any, ids: Any, *, max_unique: int | None = None) -> TakenRo
     [0.800000011920929, 0.800000011920929]
     """
     if arrays.kind_of(table) is not arrays.JAX:
-        table = jnp.asarray(table)
+        table = to_jax("table", arrays.adopt(table))
     if arrays.kind_of(ids) is not arrays.JAX:
-        ids = arrays.JAX.hand_back(arrays.adopt(ids))
+        ids = to_jax("ids", arrays.adopt(ids))
     flat = ids.reshape(-1)
     # The compact gradient of rows without columns: it finds the distinct ids, checks them, and sums nothing.
     nothing = jnp.zeros((1, 0), jnp.float32)

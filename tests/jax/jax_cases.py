@@ -1,0 +1,107 @@
+"""What the tests of `rowgrad.jax` share: calls of every operator, made at once, traced, or in portable form."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from optional import framework
+
+jax = framework("jax")
+
+import jax.numpy as jnp  # noqa: E402
+
+import rowgrad.jax as rj  # noqa: E402
+from rowgrad.ops import OPERATORS, Operator  # noqa: E402
+from rowgrad.ops.callables import by_function  # noqa: E402
+from rowgrad.ops.results import RowGradient  # noqa: E402
+
+Array = np.ndarray[Any, Any]
+Args = dict[str, Any]
+FUNCTIONS = by_function()
+# The size of what these give depends on values, and nothing pads it.
+AT_ONCE = {"sparse_fill_empty_rows", "ragged_fill_empty_rows", "sparse_slice"}
+PATHS = ["kernels", "portable"]
+# What JAX raises for an error in a callback depends on which of its ways into a program it took.
+STOPPED = (jax.errors.JaxRuntimeError, ValueError)
+
+
+@contextmanager
+def wide() -> Iterator[None]:
+    """64-bit types, for one test only."""
+    with jax.enable_x64(True):
+        yield
+
+
+def path(name: str) -> AbstractContextManager[None]:
+    return rj.portable() if name == "portable" else nullcontext()
+
+
+def operator_of(function: str) -> Operator:
+    return FUNCTIONS[function][-1]
+
+
+def as_tuple(result: Any) -> tuple[Any, ...]:
+    return tuple(result) if isinstance(result, tuple) else (result,)
+
+
+def is_count(operator: Operator, name: str) -> bool:
+    return next(f.is_count for f in operator.fitters if f.pin.name == name)
+
+
+def split(function: str, args: Args) -> tuple[Args, Args]:
+    """The arrays, which are traced, and the counts, which are not."""
+    operator = operator_of(function)
+    counts = {name: int(value) for name, value in args.items() if is_count(operator, name)}
+    return {name: jax.device_put(np.asarray(value)) for name, value in args.items() if name not in counts}, counts
+
+
+def call(function: str, args: Args) -> tuple[Any, ...]:
+    return as_tuple(getattr(rj, function)(**args))
+
+
+def call_jitted(function: str, args: Args, expected: tuple[Array, ...]) -> tuple[Any, ...]:
+    """Traced, with the sizes that `jit` must know taken from what is expected; padding is cut off again."""
+    arrays, counts = split(function, args)
+    operator = operator_of(function)
+    if len(FUNCTIONS[function]) > 1:
+        counts["num_segments"] = len(expected[0])
+    is_compact = operator.result is RowGradient
+    if is_compact:
+        counts["max_unique"] = len(expected[1]) + 2
+    found = as_tuple(jax.jit(lambda given: getattr(rj, function)(**given, **counts))(arrays))
+    if not is_compact:
+        return found
+    rows = int(next(args[pin.name] for pin in operator.inputs if is_count(operator, pin.name)))
+    size = len(expected[1])
+    assert (np.asarray(found[0][size:]) == 0).all()
+    assert found[1][size:].tolist() == [rows, rows]
+    return found[0][:size], found[1][:size]
+
+
+def example(operator: Operator, seed: int = 5) -> Args:
+    """The worked example, random float64 numbers in place of what can be differentiated."""
+    random = np.random.default_rng(seed)
+    return {
+        name: random.standard_normal(np.shape(value)) if name in operator.gradient else value
+        for name, value in operator.example.inputs.items()
+    }
+
+
+def differentiated(operator: Operator, args: Args, most: int | None = None) -> tuple[Callable[..., Any], list[Any]]:
+    """A function from what can be differentiated to the results that are no ids, and where to take its gradient."""
+    names = list(operator.gradient)
+    rest = {name: value for name, value in args.items() if name not in names}
+    extra = {"max_unique": most} if most is not None and operator.result is RowGradient else {}
+    assert operator.function is not None
+    function = getattr(rj, operator.function)
+
+    def run(*values: Any) -> Any:
+        results = as_tuple(function(**dict(zip(names, values, strict=True)), **rest, **extra))
+        return [result for result in results if jnp.issubdtype(result.dtype, jnp.inexact)]
+
+    return run, [jax.device_put(args[name]) for name in names]
+
+
+DIFFERENTIABLE = [operator for operator in OPERATORS.values() if operator.function and operator.gradient]

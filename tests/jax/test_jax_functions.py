@@ -1,0 +1,174 @@
+"""Every operator in JAX: bit for bit what NumPy gets by the kernels, and to rounding in portable form."""
+
+import doctest
+import inspect
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax_cases import AT_ONCE, FUNCTIONS, Args, Array, as_tuple, call, call_jitted, jax, jnp, path, rj, wide
+
+import rowgrad
+import strategies
+from golden import assert_same
+from rowgrad.dtypes import BFLOAT16
+from rowgrad.jax.portable import FORMS
+
+DRAWN = sorted(set(FUNCTIONS) & set(strategies.OPERATORS))
+# JAX has neither texts nor quantised types.
+CASES = [(name, dtype) for name in DRAWN for dtype in strategies.OPERATORS[name][1]
+         if dtype.kind != "O" and not dtype.names]  # fmt: skip
+EACH = pytest.mark.parametrize(("name", "dtype"), CASES, ids=[f"{name}-{dtype.name}" for name, dtype in CASES])
+
+
+def small(value: Any) -> Any:
+    """Numbers that a sum in another order changes by rounding only."""
+    if not isinstance(value, np.ndarray) or (value.dtype.kind not in "fcV" and value.dtype != BFLOAT16):
+        return value
+    if value.dtype.kind == "c":
+        return np.nan_to_num(value.real).clip(-9, 9).astype(value.dtype)
+    return np.nan_to_num(value.astype(np.float64)).clip(-9, 9).astype(value.dtype)
+
+
+def assert_near(expected: Array, found: Any) -> None:
+    found = np.asarray(found)
+    assert found.dtype == expected.dtype
+    assert found.shape == expected.shape
+    if expected.dtype.kind in "iub":
+        assert found.tolist() == expected.tolist()
+        return
+    tolerance = {"float16": 2e-3, "bfloat16": 1.6e-2, "float64": 1e-12, "complex128": 1e-12}.get(
+        expected.dtype.name, 1e-5
+    )
+    kind = np.complex128 if expected.dtype.kind == "c" else np.float64
+    np.testing.assert_allclose(found.astype(kind), expected.astype(kind), rtol=tolerance, atol=40 * tolerance)
+
+
+def test_every_function_is_here_and_has_a_portable_form() -> None:
+    names = {operator.name for operators in FUNCTIONS.values() for operator in operators}
+    assert names == set(FORMS)
+    for name, operators in FUNCTIONS.items():
+        own = [p for p in inspect.signature(getattr(rowgrad.functions, name)).parameters if p not in ("out", "plan")]
+        here = [p for p in inspect.signature(getattr(rj, name)).parameters if p != "max_unique"]
+        assert here == own == [pin.name for pin in operators[-1].inputs]
+    assert len(rj.__all__) == len(set(rj.__all__)) and all(hasattr(rj, name) for name in rj.__all__)
+
+
+@pytest.mark.parametrize("name", rj.__all__)
+def test_docstrings_are_true(name: str) -> None:
+    tests = doctest.DocTestFinder(recurse=False).find(getattr(rj, name), name)
+    assert name == "TakenRows" or any(test.examples for test in tests)
+    assert doctest.DocTestRunner().run(tests[0]).failed == 0
+
+
+def test_the_core_does_not_load_jax() -> None:
+    code = "import sys, rowgrad; sys.exit('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@EACH
+@settings(max_examples=3, derandomize=True)
+@given(data=st.data())
+def test_at_once_the_bits_are_those_of_numpy(name: str, dtype: Any, data: st.DataObject) -> None:
+    args = data.draw(strategies.calls(name, dtype))
+    expected = as_tuple(getattr(rowgrad, name)(**args))
+    with wide():
+        for one, other in zip(expected, call(name, args), strict=True):
+            assert_same(one, np.asarray(other), "nan")
+
+
+@pytest.mark.parametrize(("name", "dtype"), [case for case in CASES if case[0] not in AT_ONCE],
+                         ids=lambda value: getattr(value, "name", value))  # fmt: skip
+@settings(max_examples=1, derandomize=True)
+@given(data=st.data())
+def test_traced_the_bits_are_those_of_numpy(name: str, dtype: Any, data: st.DataObject) -> None:
+    args = data.draw(strategies.calls(name, dtype).filter(lambda args: len(next(iter(args.values()))) > 2))
+    expected = as_tuple(getattr(rowgrad, name)(**args))
+    with wide():
+        for one, other in zip(expected, call_jitted(name, args, expected), strict=True):
+            assert_same(one, np.asarray(other), "nan")
+
+
+# Each is compiled, so a few types must do: one that is not rounded on the way, one that is, and whole numbers.
+PORTABLE = [(name, dtype) for name, dtype in CASES if dtype in (np.float32, BFLOAT16, np.int64)]
+
+
+@pytest.mark.parametrize(("name", "dtype"), PORTABLE, ids=lambda value: getattr(value, "name", value))
+@settings(max_examples=1, derandomize=True)
+@given(data=st.data())
+def test_portable_results_differ_by_rounding_only(name: str, dtype: Any, data: st.DataObject) -> None:
+    drawn = data.draw(strategies.calls(name, dtype).filter(lambda args: len(next(iter(args.values()))) > 2))
+    args = {key: small(value) for key, value in drawn.items()}
+    expected = as_tuple(getattr(rowgrad, name)(**args))
+    with wide(), rj.portable():
+        found = call(name, args) if name in AT_ONCE else call_jitted(name, args, expected)
+        for one, other in zip(expected, found, strict=True):
+            assert_near(one, other)
+
+
+EMPTY: list[tuple[str, Args]] = [
+    ("sparse_segment_mean", {"data": np.ones((3, 2)), "indices": [], "segment_ids": [], "num_segments": 2}),
+    ("sparse_segment_sum", {"data": np.ones((0, 2)), "indices": [], "segment_ids": [], "num_segments": 0}),
+    ("sparse_segment_sum", {"data": np.ones((3, 0)), "indices": [1], "segment_ids": [0], "num_segments": 1}),
+    ("sparse_segment_sum_grad", {"grad": np.ones((1, 2)), "indices": [7], "segment_ids": [9], "output_dim0": 0}),
+    ("sparse_segment_mean_grad", {"grad": np.ones((0, 2)), "indices": [], "segment_ids": [], "output_dim0": 2}),
+    ("sparse_segment_sum_grad_v2", {"grad": np.ones((0, 2)), "indices": [], "segment_ids": [], "dense_output_dim0": 5}),
+    ("sparse_segment_sum_grad_v2", {"grad": np.ones((2, 0)), "indices": [3], "segment_ids": [1],
+                                    "dense_output_dim0": 5}),
+    ("sparse_segment_mean_grad_grad", {"grad": np.ones((0, 2)), "indices": [], "segment_ids": [], "num_segments": 3}),
+    ("sparse_fill_empty_rows_grad", {"reverse_index_map": [], "grad_values": np.ones(0)}),
+    ("sparse_fill_empty_rows_grad", {"reverse_index_map": [], "grad_values": np.ones(3)}),
+    ("sparse_slice_grad", {"backprop_val_grad": np.ones(0), "input_indices": np.zeros((3, 2), int),
+                           "input_start": [0, 0], "output_indices": np.zeros((0, 2), int)}),
+    ("index_rank", {"sorted_unique_indices": [], "indices": []}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("which", ["kernels", "portable"])
+@pytest.mark.parametrize(("name", "args"), EMPTY, ids=[f"{name}-{i}" for i, (name, _) in enumerate(EMPTY)])
+def test_nothing_gives_nothing(name: str, args: Args, which: str) -> None:
+    typed = {key: np.asarray(value, np.int64) if isinstance(value, list) else value for key, value in args.items()}
+    expected = as_tuple(getattr(rowgrad, name)(**typed))
+    with wide(), path(which):
+        for found in (call(name, typed), call_jitted(name, typed, expected)):
+            for one, other in zip(expected, found, strict=True):
+                assert_same(one, np.asarray(other))
+
+
+@pytest.mark.parametrize("which", ["kernels", "portable"])
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_4096_units_make_4096(which: str, dtype: Any) -> None:
+    grad, ids, segments = jnp.ones((1, 3), dtype), jnp.zeros(4096, int), jnp.zeros(4096, int)
+    with path(which):
+        dense = jax.jit(lambda g: rj.sparse_segment_sum_grad(g, ids, segments, 1))(grad)
+        compact = rj.sparse_segment_sum_grad_v2(grad, ids, segments, 1)
+        pooled = jax.grad(lambda t: rj.sparse_segment_sum(t, ids, jnp.arange(4096), 4096).astype(jnp.float32).sum())(
+            grad
+        )
+    assert dense.tolist() == compact.output.tolist() == pooled.tolist() == [[4096.0] * 3]
+
+
+def test_lists_and_numpy_arrays_are_taken() -> None:
+    assert rj.sparse_segment_sum([[1, 2], [3, 4]], [0, 1, 1], [0, 0, 1]).tolist() == [[4, 6], [3, 4]]
+    found = rj.sparse_segment_mean(np.ones((2, 1), np.float32), np.array([0, 1], np.int16), np.array([0, 0]))
+    assert isinstance(found, jax.Array) and found.tolist() == [[1.0]]
+
+
+def test_without_64_bits_ids_are_cut_to_32() -> None:
+    ranks = rj.index_rank(jnp.array([1, 7]), jnp.array([7, 1]))
+    assert ranks.dtype == jnp.int32 and ranks.tolist() == [1, 0]
+    with pytest.raises(rowgrad.OutOfRangeError, match="indices needs 64-bit"):
+        rj.sparse_segment_sum(jnp.ones((2, 1)), np.array([0, 2**40]), np.array([0, 0]))
+
+
+def test_a_program_for_another_device_has_no_callback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rowgrad.jax.differentiable._only_cpus", lambda: False)
+    data, ids, segments = jnp.arange(6.0).reshape(3, 2), jnp.array([2, 0, 2]), jnp.array([0, 0, 1])
+    traced = jax.jit(lambda d, i, s: rj.sparse_segment_mean(d, i, s, 2)).trace(data, ids, segments)
+    assert "buffer_python" in traced.lower(lowering_platforms=("cpu",)).as_text()
+    assert "buffer_python" not in traced.lower(lowering_platforms=("cuda",)).as_text()
+    assert traced.lower().compile()(data, ids, segments).tolist() == [[2.0, 3.0], [4.0, 5.0]]
