@@ -123,7 +123,9 @@ class Gradient:
 
         def forward(ctx: Any, call: tuple[Any, ...], *_: Any) -> Any:
             keyset, values, attributes = call
-            with torch._C._AutoDispatchBelowAutograd():
+            # PyTorch runs this without gradients, but under `torch.func` the levels below have their own to record.
+            nested = torch._C._are_functorch_transforms_active()
+            with torch.set_grad_enabled(nested), torch._C._AutoDispatchBelowAutograd():
                 results = redispatch(keyset & below, *values, **attributes)
             keep(ctx, values, attributes, results)
             return results
@@ -150,7 +152,8 @@ class Gradient:
                             return record(call, *tensors)
                         with enable_single_level_autograd_function():
                             return record(call, *tensors)
-                if any(isinstance(value, torch.Tensor) and value.requires_grad for value in values):
+                nested = torch._C._are_functorch_transforms_active()
+                if not nested and any(isinstance(value, torch.Tensor) and value.requires_grad for value in values):
                     with torch.no_grad(), torch._C._AutoDispatchBelowAutograd():  # no gradient flows back from here
                         return redispatch(keyset & below, *values, **attributes)
             with torch._C._AutoDispatchBelowAutograd():
