@@ -3,6 +3,9 @@
 # The three ways to pool a segment.
 SUM, MEAN, SQRT_N = 0, 1, 2
 
+# The ways to change a row of a table.
+DESCENT, MOMENTUM, NESTEROV, ADAGRAD, ROW_WISE_ADAGRAD, ADAM = 0, 1, 2, 3, 4, 5
+
 # The kernel for small calls takes this many entries and segments, and this much room to work in.
 SMALL = 512
 SMALL_WORK = 3 * SMALL + 64

@@ -8,13 +8,11 @@ import numpy as np
 
 from rowgrad.kernels.compile import inline, kernel
 from rowgrad.kernels.ids import read_id
+from rowgrad.kernels.kinds import ADAGRAD, ADAM, DESCENT, MOMENTUM, NESTEROV, ROW_WISE_ADAGRAD
 from rowgrad.kernels.lanes import add_across, count, fill, first_of, load, root, store, zeros1, zeros16, zeros64
 from rowgrad.kernels.raw import peek, poke, prefetch
 from rowgrad.kernels.sparse_segment_grad import sum_block
 from rowgrad.kernels.team import chunk_start, claim, enter, finish, leave, lowest, wait
-
-# The ways to change a row.
-DESCENT, MOMENTUM, NESTEROV, ADAGRAD, ROW_WISE_ADAGRAD, ADAM = 0, 1, 2, 3, 4, 5
 
 # Entries whose sums are kept before their rows are changed: long enough to fetch the rows meanwhile.
 BLOCK = 64
@@ -160,8 +158,12 @@ def change_pooled(team, chunks, words, shift, values, width, factors, factor_shi
         base = chunk * BLOCK
         while begin < stop:
             last = min(begin + BLOCK, stop)
+            before = np.int64(-1)
             for i in range(begin, last):
-                _fetch_row(kind, table, peek(words, i) >> shift, width, first, second)
+                row = peek(words, i) >> shift
+                if row != before:
+                    _fetch_row(kind, table, row, width, first, second)
+                before = row
             while last < size and words[last] >> shift == words[last - 1] >> shift:
                 last += 1
             rows = sum_block(words, begin, last, shift, mask, values, width, factors, factor_shift, factor_mask, True,

@@ -4,12 +4,14 @@ CPU tensors share memory with the kernels; gradients flow to any order; `torch.c
 `torch.func.grad` work. See `docs/torch.md`. Importing this registers the operators with PyTorch.
 """
 
+from rowgrad.torch.embedding_bag import EmbeddingBag as EmbeddingBag
 from rowgrad.torch.functions import functions
 from rowgrad.torch.kernels import portable as portable
+from rowgrad.torch.optim import RowOptimizer as RowOptimizer
 from rowgrad.torch.register import register
 
 register()
 _functions = functions()
 globals().update(_functions)
 
-__all__ = sorted([*_functions, "portable"])
+__all__ = sorted([*_functions, "EmbeddingBag", "RowOptimizer", "portable"])

@@ -39,6 +39,11 @@ def portable() -> Iterator[None]:
         _forced -= 1
 
 
+def is_portable() -> bool:
+    """Whether a `portable` block is open."""
+    return _forced > 0
+
+
 def cpu_kernel(operator: Operator) -> Callable[..., Any]:
     """`operator` on CPU tensors."""
     elsewhere = device_kernel(operator)

@@ -1,0 +1,177 @@
+"""What a layer is given, in any of its forms, as ids and the bag of each: 2-D ids, ids with offsets, or with bags."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rowgrad.errors import DTypeError, InvalidArgumentError
+from rowgrad.ops import OPERATORS
+from rowgrad.torch.kernels import is_portable
+
+INTEGERS = (torch.int64, torch.int32)
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+class Bags(NamedTuple):
+    """Flat ids, the bag of each, how many bags there are, and a weight for each id, or None."""
+
+    ids: Tensor
+    segment_ids: Tensor
+    count: int  # type: ignore[assignment]  # hides the method of tuples, which nobody misses here
+    weights: Tensor | None
+
+
+def read(
+    input: Tensor,
+    offsets: Tensor | None,
+    per_sample_weights: Tensor | None,
+    segment_ids: Tensor | None,
+    num_bags: int | None,
+    *,
+    include_last_offset: bool,
+) -> Bags:
+    """The bags in whatever form they come."""
+    _check_ids("input", input)
+    if per_sample_weights is not None and per_sample_weights.shape != input.shape:
+        raise InvalidArgumentError(
+            f"per_sample_weights has shape {list(per_sample_weights.shape)}, but input has {list(input.shape)}; each "
+            "id needs one weight.",
+            code="wrong-shape",
+            argument="per_sample_weights",
+            value=tuple(per_sample_weights.shape),
+        )
+    if input.dim() == 2:
+        return _read_matrix(input, offsets, per_sample_weights, segment_ids, num_bags)
+    if input.dim() != 1:
+        raise InvalidArgumentError(
+            f"input has {input.dim()} dimensions; ids come as a matrix, a bag a row, or as a vector with offsets or "
+            "segment_ids.",
+            code="wrong-rank",
+            argument="input",
+            value=tuple(input.shape),
+        )
+    if (offsets is None) == (segment_ids is None):
+        raise InvalidArgumentError(
+            "a vector of ids needs either offsets, where each bag begins, or segment_ids, the bag of each id.",
+            code="missing-argument",
+            argument="offsets",
+        )
+    if segment_ids is not None:
+        return _read_segments(input, segment_ids, per_sample_weights, num_bags)
+    assert offsets is not None
+    return _read_offsets(input, offsets, per_sample_weights, num_bags, include_last_offset)
+
+
+def without(bags: Bags, padding_idx: int) -> Bags:
+    """The bags without the entries that only fill them up."""
+    keep = bags.ids != padding_idx
+    weights = None if bags.weights is None else bags.weights[keep]
+    return Bags(bags.ids[keep], bags.segment_ids[keep], bags.count, weights)
+
+
+def segment_ids_of(offsets: Tensor, size: int) -> Tensor:
+    """The bag of each entry, from where the bags begin."""
+    if is_plain(offsets):
+        return OPERATORS["SegmentIdsFromOffsets"](offsets, size)
+    return torch.ops.rowgrad.segment_ids_from_offsets(offsets, size)
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether `tensor` holds numbers that kernels can read at once: nothing is being traced or transformed."""
+    return (
+        type(tensor) in PLAIN
+        and tensor.device.type == "cpu"
+        and not torch.compiler.is_compiling()
+        and not torch._C._are_functorch_transforms_active()
+        and not is_portable()
+    )
+
+
+def _read_matrix(
+    input: Tensor, offsets: Tensor | None, weights: Tensor | None, segment_ids: Tensor | None, num_bags: int | None
+) -> Bags:
+    for name, value in (("offsets", offsets), ("segment_ids", segment_ids), ("num_bags", num_bags)):
+        if value is not None:
+            raise InvalidArgumentError(
+                f"{name} is given, but input is a matrix: each of its rows is a bag. Leave {name} out.",
+                code="wrong-argument",
+                argument=name,
+            )
+    bags, length = input.shape
+    begins = torch.arange(bags, dtype=torch.int64, device=input.device) * length
+    segments = segment_ids_of(begins, bags * length)
+    return Bags(input.reshape(-1), segments, bags, None if weights is None else weights.reshape(-1))
+
+
+def _read_segments(input: Tensor, segment_ids: Tensor, weights: Tensor | None, num_bags: int | None) -> Bags:
+    _check_ids("segment_ids", segment_ids)
+    if segment_ids.shape != input.shape:
+        raise InvalidArgumentError(
+            f"segment_ids has shape {list(segment_ids.shape)}, but input has {list(input.shape)}; each id needs a bag.",
+            code="length-mismatch",
+            argument="segment_ids",
+            value=tuple(segment_ids.shape),
+        )
+    if num_bags is None:
+        num_bags = int(segment_ids[-1]) + 1 if segment_ids.numel() else 0
+    return Bags(input, segment_ids, num_bags, weights)
+
+
+def _read_offsets(
+    input: Tensor, offsets: Tensor, weights: Tensor | None, num_bags: int | None, include_last_offset: bool
+) -> Bags:
+    _check_ids("offsets", offsets)
+    if offsets.dim() != 1:
+        raise InvalidArgumentError(
+            f"offsets has shape {list(offsets.shape)}; it must be a vector.",
+            code="wrong-rank",
+            argument="offsets",
+            value=tuple(offsets.shape),
+        )
+    if num_bags is not None:
+        raise InvalidArgumentError(
+            "num_bags is given, but offsets tell how many bags there are. Leave it out.",
+            code="wrong-argument",
+            argument="num_bags",
+        )
+    size = input.shape[0]
+    if include_last_offset:
+        if offsets.shape[0] == 0:
+            raise InvalidArgumentError(
+                "offsets is empty, but with include_last_offset it ends with the number of ids. Pass at least [0].",
+                code="bad-offset",
+                argument="offsets",
+            )
+        if not torch.compiler.is_compiling():
+            end = int(offsets[-1])
+            if not 0 <= end <= size:
+                raise InvalidArgumentError(
+                    f"the last of offsets is {end}; allowed: 0 to {size}, the number of ids.",
+                    code="bad-offset",
+                    argument="offsets",
+                    position=offsets.shape[0] - 1,
+                    value=end,
+                )
+            if end < size:  # ids behind the last bag belong to none
+                input, size = input[:end], end
+                weights = None if weights is None else weights[:end]
+        offsets = offsets[:-1]
+    return Bags(input, segment_ids_of(offsets, size), offsets.shape[0], weights)
+
+
+def _check_ids(name: str, value: Tensor) -> None:
+    if not isinstance(value, torch.Tensor):
+        raise DTypeError(
+            f"{name} is a {type(value).__name__}; it must be a tensor of whole numbers.",
+            code="wrong-dtype",
+            argument=name,
+            value=type(value).__name__,
+        )
+    if value.dtype not in INTEGERS:
+        raise DTypeError(
+            f"{name} is {str(value.dtype).removeprefix('torch.')}; allowed: int32, int64. Convert it first.",
+            code="wrong-dtype",
+            argument=name,
+            value=str(value.dtype),
+        )
