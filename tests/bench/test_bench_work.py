@@ -48,7 +48,7 @@ def test_the_list_is_complete():
 def test_matching_takes_parts_and_wildcards():
     works = work.all_work()
     assert len(work.matching(works, "")) == len(works)
-    assert [item.name for item in work.matching(works, "small")] == ["mean_grad_v2/small"]
+    assert [item.name for item in work.matching(works, "small")] == ["mean_grad_v2/small", "train_sgd/small"]
     assert len(work.matching(works, "width-?")) == 10
     assert len(work.matching(works, "mean*int32")) == 5
     assert work.matching(works, "nothing") == []

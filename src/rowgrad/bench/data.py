@@ -102,6 +102,10 @@ def bytes_to_move(work: Work) -> int:
     if work.operation == "mean":
         return int(ids + len(inputs.ids) * row + work.input.bags * row)
     unique = len(np.unique(inputs.ids))
+    if work.operation.startswith("train_"):
+        # Forward and backward, and each row of the table, and of what the optimizer keeps, read and written.
+        kept = {"train_row_wise": 4 / row, "train_adagrad": 1, "train_adam": 2}.get(work.operation, 0)
+        return int(2 * (ids + len(inputs.ids) * row + work.input.bags * row) + 2 * unique * row * (1 + kept))
     results = {"mean_grad_v2": unique * (row + inputs.ids.itemsize), "row_update": 2 * unique * row}
     return int(ids + len(inputs.ids) * row + results.get(work.operation, unique * row))
 

@@ -21,7 +21,10 @@ MARKED = re.compile(
     r"^(?P<begin><!-- bench:begin(?: (?P<name>[\w-]+))? -->)\n.*?^(?P<end><!-- bench:end -->)$",
     re.MULTILINE | re.DOTALL,
 )
-SUMMARY = ("mean_grad_v2", "row_update", "mean_grad", "sum_grad", "mean", "fill", "fill_grad", "slice", "slice_grad")
+SUMMARY = (
+    "mean_grad_v2", "row_update", "train_row_wise", "train_adagrad", "train_adam", "mean_grad", "sum_grad", "mean",
+    "fill", "fill_grad", "slice", "slice_grad",
+)  # fmt: skip
 
 
 def filled(text: str, results: Results) -> str:

@@ -16,6 +16,7 @@ INK, FAINT = "#26303a", "#c9d0d6"
 MARKERS = "osD^v<>P"
 PANELS = (
     ("Compact gradient", ("mean_grad_v2", "row_update")),
+    ("Training step", ("train_row_wise", "train_adagrad", "train_adam")),
     ("Dense gradient", ("mean_grad", "sum_grad")),
     ("Forward", ("mean",)),
     ("Fill and slice", ("fill", "fill_grad", "slice", "slice_grad")),

@@ -20,6 +20,10 @@ ITSELF = "itself"  # the column of variants
 GROUPS = {
     "mean_grad_v2": "SparseSegmentMeanGradV2: compact gradient",
     "row_update": "Compact gradient and update of the table's rows",
+    "train_row_wise": "Training step: forward, backward, row-wise Adagrad",
+    "train_adagrad": "Training step: forward, backward, Adagrad",
+    "train_adam": "Training step: forward, backward, Adam on rows (PyTorch: SparseAdam)",
+    "layer": "Training step of a small batch by the layer; itself: by the kernels alone",
     "mean_grad": "SparseSegmentMeanGrad: dense gradient",
     "sum_grad": "SparseSegmentSumGrad: dense gradient of a sum",
     "mean": "SparseSegmentMean: forward",

@@ -26,6 +26,7 @@ def run(
     progress: Progress = lambda what, done, total: None,
 ) -> dict[str, Any]:
     """All results of `works` with `peers`."""
+    works = [work for work in works if not work.needs or not contestants.missing([work.needs])]
     operations = memory.OPERATIONS if peak_memory else ()
     total = len(works) + len(operations) + speeds
     facts = machine.facts()

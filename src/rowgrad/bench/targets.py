@@ -9,7 +9,7 @@ from math import exp, log
 from typing import Any
 
 from rowgrad.bench import memory
-from rowgrad.bench.work import ENTRIES, LARGE, OURS, SHAPES, SIZES, SPARSE
+from rowgrad.bench.work import BARE, ENTRIES, LARGE, OURS, SHAPES, SIZES, SPARSE
 
 Results = dict[str, Any]
 
@@ -92,6 +92,15 @@ def _growth(results: Results) -> dict[str, float]:
     return {f"{many:,} against {few:,} ids": float(f"{times[many] / times[few]:.4g}")}
 
 
+def _overhead(results: Results) -> dict[str, float]:
+    """The microseconds that a step of the layer takes beside its kernels."""
+    return {
+        one["input"]: float(f"{1e3 * (one['timings'][OURS]['ms'] - one['timings'][BARE]['ms']):.4g}")
+        for one in results["contests"]
+        if one["group"] == "layer" and BARE in one["ratios"]
+    }
+
+
 def _peaks(results: Results) -> dict[str, float]:
     return {peak["operator"]: peak["bytes_per_id"] for peak in results["memory"]}
 
@@ -108,6 +117,12 @@ TARGETS = [
     Target("gradient and row update against FBGEMM", _ratios("fbgemm", "row_update"), _EACH, 2,
            "geometric mean", aim=4),
     Target("gradient and row update against FBGEMM, each shape", _ratios("fbgemm", "row_update"), _EACH, 1.3),
+    Target("training step with row-wise Adagrad against FBGEMM, each shape", _ratios("fbgemm", "train_row_wise"), _EACH,
+           2),
+    Target("training step with Adagrad against PyTorch, each shape", _ratios("torch", "train_adagrad"), _EACH, 8),
+    Target("training step with Adam on rows against PyTorch's SparseAdam, each shape", _ratios("torch", "train_adam"),
+           _EACH, 8),
+    Target("a layer's step beside its kernels", _overhead, 1, 60, "highest", at_least=False, unit="µs"),
     Target("SparseSegmentMeanGrad against TensorFlow, each shape", _ratios("tensorflow", "mean_grad"), _EACH, 5),
     Target("SparseSegmentMeanGrad against PyTorch, each shape", _ratios("torch", "mean_grad"), _EACH, 4),
     Target("SparseSegmentMean against TensorFlow, each shape", _ratios("tensorflow", "mean"), _EACH, 4),

@@ -17,6 +17,10 @@ OPERATORS = {
     "sum_grad": "SparseSegmentSumGrad",
     "mean": "SparseSegmentMean",
     "row_update": "SparseSegmentMeanGradV2 and row update",
+    "train_row_wise": "training step with row-wise Adagrad",
+    "train_adagrad": "training step with Adagrad",
+    "train_adam": "training step with Adam on rows",
+    "train_sgd": "training step with gradient descent",
     "fill": "SparseFillEmptyRows",
     "fill_grad": "SparseFillEmptyRowsGrad",
     "slice": "SparseSlice",
@@ -87,6 +91,7 @@ class Work:
     variants: dict[str, "Work"] = field(default_factory=dict, hash=False)
     label: str = ""
     threads: int = THREADS
+    needs: str = ""  # the framework that ours cannot do without
 
     @property
     def name(self) -> str:
@@ -140,6 +145,9 @@ FORWARD_AND_BACK = {
     "row_update": ("fbgemm",),
     "sum_grad": ("scipy",),
 }
+# Forward, backward and the update of the table, by layers of PyTorch.
+TRAINING = {"train_row_wise": ("fbgemm",), "train_adagrad": ("torch",), "train_adam": ("torch",)}
+BARE = "kernels alone"
 
 
 def sized(size: int) -> Bags:
@@ -155,7 +163,7 @@ def all_work() -> list[Work]:
 def quick_work() -> list[Work]:
     """A sample of every operation, small enough for a minute."""
     shapes = (SHAPES[0], SHAPES[4])
-    return [*_shapes(shapes), _small(), *_entries((100_000,))]
+    return [*_shapes(shapes), _small(), _small_step(), *_entries((100_000,))]
 
 
 def matching(works: list[Work], pattern: str) -> list[Work]:
@@ -168,6 +176,8 @@ def _shapes(shapes: tuple[Bags, ...]) -> Iterator[Work]:
     for shape in shapes:
         for operation, rivals in FORWARD_AND_BACK.items():
             yield Work(operation, operation, shape, rivals)
+        for operation, rivals in TRAINING.items():
+            yield Work(operation, operation, shape, rivals, needs="torch")
 
 
 def _variants(shapes: tuple[Bags, ...]) -> Iterator[Work]:
@@ -186,9 +196,16 @@ def _small() -> Work:
     return Work("mean_grad_v2", "small", SMALL, ("tensorflow", "torch"), label="small")
 
 
+def _small_step() -> Work:
+    """What the layer takes beside the kernels that do its work."""
+    bare = Work("train_sgd", "layer", SMALL, label="bare")
+    return Work("train_sgd", "layer", SMALL, (), {BARE: bare}, label="small", needs="torch")
+
+
 def _sweeps() -> Iterator[Work]:
     rivals = FORWARD_AND_BACK["mean_grad_v2"]
     yield _small()
+    yield _small_step()
     for width in WIDTHS:
         yield Work("mean_grad_v2", "width", replace(SHAPES[0], width=width), rivals, label=f"width-{width}")
     for size in SIZES:

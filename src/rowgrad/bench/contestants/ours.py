@@ -1,7 +1,8 @@
-"""rowgrad on NumPy arrays. Every other contestant is checked against it."""
+"""rowgrad on NumPy arrays, or as a layer of PyTorch. Every other contestant is checked against it."""
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,15 @@ from rowgrad.bench import data
 from rowgrad.bench.contest import Entry
 from rowgrad.bench.work import OURS, Bags, Entries, Work
 from rowgrad.dtypes import Array
-from rowgrad.optim import SGD
+from rowgrad.optim import SGD, Adagrad, Adam, RowWiseAdagrad
 
 LEARNING_RATE = 1.0  # so large that a missing update shows
+OPTIMIZERS: dict[str, Any] = {
+    "train_row_wise": RowWiseAdagrad,
+    "train_adagrad": Adagrad,
+    "train_adam": Adam,
+    "train_sgd": SGD,
+}
 
 
 def start(threads: int) -> None:
@@ -29,6 +36,8 @@ def entry(work: Work, *, name: str = OURS) -> Entry:
 def variant(work: Work, name: str, other: Work) -> Entry:
     """Our way to do `other`, a variant of `work`: to the bit the same, unless it sums in another type."""
     plain = entry(other, name=name)
+    if work.operation in OPTIMIZERS:
+        return Entry(name, plain.run, plain.answer, plain.prepare)
 
     def answer(result: Any) -> list[Array]:
         output, rows = plain.answer(result)
@@ -43,7 +52,30 @@ def row_update(table: Array, grad: Array, ids: Array, bags: Array) -> None:
     SGD(lr=LEARNING_RATE).step_pooled(table, grad, ids, bags, combiner="mean")
 
 
+def _of_training(work: Work, shape: Bags) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    """A step of the layer with its optimizer fused; what needs no framework makes the same step by kernels alone."""
+    inputs = data.batch(shape)
+    optimizer = OPTIMIZERS[work.operation](lr=LEARNING_RATE)
+    rows = data.aligned(data.table(shape.rows, shape.width, shape.dtype))
+    if not work.needs:
+        ids, bags, grad = (data.aligned(array) for array in inputs[:3])
+
+        def bare() -> None:
+            rowgrad.sparse_segment_mean(rows, ids, bags, shape.bags)
+            optimizer.step_pooled(rows, grad, ids, bags, combiner="mean")
+
+        return bare, lambda _: [rows]
+    torch, layers = import_module("torch"), import_module("rowgrad.torch")
+    layer = layers.EmbeddingBag(
+        shape.rows, shape.width, combiner="mean", fused_optimizer=optimizer, _weight=torch.from_numpy(rows)
+    )
+    ids, offsets, grad = (torch.tensor(array) for array in (inputs.ids, inputs.offsets, inputs.grad))
+    return lambda: layer(ids, offsets).backward(grad), lambda _: [rows]
+
+
 def _of_bags(work: Work, shape: Bags) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    if work.operation in OPTIMIZERS:
+        return _of_training(work, shape)
     # Writable, as users hold them; and placed as those of frameworks are, unless that is what is measured.
     held = data.aligned if shape.aligned else np.array
     ids, bags, grad = (held(array) for array in data.batch(shape)[:3])

@@ -1,4 +1,4 @@
-"""PyTorch's `embedding_bag`: forward, dense backward, and sparse backward with the gradient coalesced.
+"""PyTorch's `embedding_bag`: forward, dense backward, sparse backward with the gradient coalesced, training steps.
 
 Only a coalesced gradient has each row once, as ours has. The forward pass of a backward contest is done before the
 clock starts, and `autograd.grad` accumulates nothing.
@@ -9,10 +9,12 @@ from typing import Any
 
 from rowgrad.bench import data
 from rowgrad.bench.contest import Entry
+from rowgrad.bench.contestants.ours import LEARNING_RATE
 from rowgrad.bench.work import Work
 from rowgrad.dtypes import Array
 
 torch: Any = None
+OPTIMIZERS = {"train_adagrad": "Adagrad", "train_adam": "SparseAdam"}
 
 
 def start(threads: int) -> None:
@@ -28,6 +30,8 @@ def entry(work: Work) -> Entry:
     inputs = data.batch(shape)
     ids, grad, offsets = (torch.tensor(array) for array in (inputs.ids, inputs.grad, inputs.offsets))
     weight = torch.tensor(data.table(shape.rows, shape.width, shape.dtype))
+    if work.operation in OPTIMIZERS:
+        return _training(work, ids, offsets, grad, weight)
     pool = torch.nn.functional.embedding_bag
     if work.operation == "mean":
 
@@ -45,6 +49,19 @@ def entry(work: Work) -> Entry:
         return gradient.coalesce() if is_sparse else gradient
 
     return Entry("torch", backward, _sparse_arrays if is_sparse else lambda result: [result.numpy()])
+
+
+def _training(work: Work, ids: Any, offsets: Any, grad: Any, weight: Any) -> Entry:
+    """Forward, backward with a sparse gradient, and a step of the optimizer."""
+    layer = torch.nn.EmbeddingBag(*weight.shape, mode="mean", sparse=True, _weight=weight)
+    optimizer = getattr(torch.optim, OPTIMIZERS[work.operation])(layer.parameters(), lr=LEARNING_RATE)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        layer(ids, offsets).backward(grad)
+        optimizer.step()
+
+    return Entry("torch", step, lambda _: [weight.numpy()])
 
 
 def _sparse_arrays(result: Any) -> list[Array]:
