@@ -71,9 +71,15 @@ def pool_again(kind: str, grad: Any, indices: Any, segment_ids: Any, segments: i
 
 def index_rank(unique: Any, indices: Any, sizes: Sizes) -> Any:
     """Where each index stands among the distinct ones."""
-    ranks = jnp.searchsorted(unique, indices)
-    found = unique.at[ranks].get(mode="fill", fill_value=-1) if unique.size else jnp.full(indices.shape, -1)
-    return ranks, jnp.all(found == indices)
+    ranks, is_known = ranks_of(unique, indices)
+    return ranks, jnp.all(is_known)
+
+
+def ranks_of(unique: Any, ids: Any) -> tuple[Any, Any]:
+    """Where ids stand among the distinct ones, and whether they do."""
+    ranks = jnp.searchsorted(unique, ids)
+    found = unique.at[ranks].get(mode="fill", fill_value=-1) if unique.size else jnp.full(ids.shape, -1)
+    return ranks, (found == ids) & (ids >= 0)
 
 
 _KINDS: dict[str, Callable[..., Any]] = {

@@ -6,6 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from rowgrad.jax.portable.common import Sizes, all_in, per_row, rounded, rows_at, sum_into, widened
+from rowgrad.jax.portable.segments import ranks_of
 
 
 def _weighed(values: Any, weights: Any, ids: Any) -> Any:
@@ -91,6 +92,12 @@ def largest_gradient_gradient(grad: Any, chosen: Any, sizes: Sizes) -> Any:
     return _picked(grad, chosen), all_in(chosen, grad.shape[0], -1)
 
 
+def chosen_rank(unique: Any, chosen: Any, sizes: Sizes) -> Any:
+    """Where each chosen row stands among the distinct ones; -1 stays -1."""
+    ranks, is_known = ranks_of(unique, chosen)
+    return jnp.where(chosen == -1, -1, ranks), jnp.all(is_known | (chosen == -1))
+
+
 FORMS: dict[str, Callable[..., Any]] = {
     "SparseSegmentWeightedSum": weighted_sum,
     "SparseSegmentWeightedSumGradV2": weighted_compact,
@@ -99,4 +106,5 @@ FORMS: dict[str, Callable[..., Any]] = {
     "SparseSegmentMaxGrad": largest_gradient,
     "SparseSegmentMaxGradV2": largest_compact,
     "SparseSegmentMaxGradGrad": largest_gradient_gradient,
+    "ChosenRank": chosen_rank,
 }

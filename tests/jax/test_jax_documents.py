@@ -1,0 +1,20 @@
+"""The snippets of docs/jax.md for Optax, Flax and Equinox are run where these are installed."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from optional import framework
+
+framework("jax")
+
+TEXT = (Path(__file__).parents[2] / "docs" / "jax.md").read_text(encoding="utf-8")
+SNIPPETS = re.findall(r"^```py\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("library", ["optax", "flax", "equinox"])
+def test_snippets(library: str) -> None:
+    (code,) = (code for code in SNIPPETS if f"import {library}" in code or f"from {library}" in code)
+    pytest.importorskip(library, reason=f"{library} is not installed")
+    exec(compile(code, "docs/jax.md", "exec"), {})
