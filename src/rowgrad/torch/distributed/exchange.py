@@ -19,7 +19,7 @@ from rowgrad.torch.distributed.traffic import Traffic
 FINE, REFUSED = 0, -1
 HEADER = 4  # whole numbers: how it stands, and three that the caller chooses
 
-_groups: dict[tuple[tuple[int, ...], float], Any] = {}
+_groups: dict[float, Any] = {}  # of all ranks, by the seconds that their messages may take
 
 
 class Work(NamedTuple):
@@ -40,8 +40,8 @@ class Exchange:
     group : process group, optional
         By default all ranks.
     timeout : float, optional
-        Seconds that a message may take. A group with this time is made then, once for all layers on the same ranks.
-        By default the group's own time counts.
+        Seconds that a message may take. A group of all ranks with this time is made then, once for all layers; for
+        another `group` its own time counts. Below some seconds, a busy machine may not even make the group.
     """
 
     def __init__(self, group: Any = None, *, timeout: float | None = None, traffic: Traffic | None = None) -> None:
@@ -197,6 +197,7 @@ def _width(data: Tensor) -> int:
 
 
 def _timed(group: Any, timeout: float | None) -> Any:
+    """The group, or one of the same ranks whose messages may take so long."""
     if timeout is None:
         return group
     if not timeout > 0:
@@ -206,14 +207,19 @@ def _timed(group: Any, timeout: float | None) -> Any:
             argument="timeout",
             value=timeout,
         )
-    ranks = tuple(dist.get_process_group_ranks(group if group is not None else dist.group.WORLD))
-    key = (ranks, float(timeout))
-    made = _groups.get(key)
-    if made is None or not _alive(made):
-        made = dist.new_group(
-            list(ranks), timeout=timedelta(seconds=timeout), use_local_synchronization=group is not None
+    if group is not None:
+        # Making a group takes all ranks of the program, and here are only those of this one.
+        raise InvalidArgumentError(
+            "timeout goes with the group of all ranks. For another, give the time where it is made: "
+            "torch.distributed.new_group(ranks, timeout=…).",
+            code="wrong-argument",
+            argument="timeout",
+            value=timeout,
         )
-        _groups[key] = made
+    made = _groups.get(float(timeout))
+    if made is None or not _alive(made):
+        dist.barrier()  # ranks come here at different times, and the limit is for messages, not for the meeting
+        made = _groups[float(timeout)] = dist.new_group(timeout=timedelta(seconds=timeout))
     return made
 
 

@@ -32,7 +32,7 @@ def all_reduce_rows(
     group : process group, optional
         The ranks that take part; by default all. Each must call this.
     timeout : float, optional
-        Seconds that an exchange may take; by default the group's own time.
+        Seconds that an exchange may take, on the group of all ranks; by default the group's own time.
     traffic : Traffic, optional
         Counts the bytes sent.
 

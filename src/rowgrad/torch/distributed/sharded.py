@@ -66,7 +66,8 @@ class ShardedEmbeddingBag(nn.Module):
         divided by the number of ranks, as `DistributedDataParallel` does for the dense part of a model: use it where
         each rank's loss is a mean over its part of the batch.
     timeout : float, optional
-        Seconds that an exchange may take before it fails; by default the group's own time (30 minutes for Gloo).
+        Seconds that an exchange may take before it fails, on the group of all ranks; by default, and for another
+        group, the group's own time (30 minutes for Gloo).
     mode : str, optional
         PyTorch's name for `combiner`.
     _weight : tensor, optional

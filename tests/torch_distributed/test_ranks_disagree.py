@@ -1,0 +1,124 @@
+"""What is wrong on one rank is an error on all, at once, and the layer works afterwards."""
+
+import time
+
+import pytest
+
+from optional import framework
+
+torch = framework("torch")
+import torch.distributed as dist  # noqa: E402
+
+from rowgrad import RowgradError, optim  # noqa: E402
+from rowgrad.torch.distributed import ShardedEmbeddingBag  # noqa: E402
+
+
+def made(group, wrong):
+    """What comes of a layer that rank 1 makes with other settings."""
+    settings = {"num_embeddings": 10, "embedding_dim": 3, "combiner": "sum", "fused_optimizer": optim.SGD(0.1)}
+    if dist.get_rank(group) == 1:
+        settings |= wrong
+    try:
+        ShardedEmbeddingBag(group=group, **settings)
+    except RowgradError as error:
+        return type(error).__name__, error.code, error.argument, str(error)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"num_embeddings": 11},
+        {"embedding_dim": 4},
+        {"combiner": "mean"},
+        {"exact": True},
+        {"sharding": "hash"},
+        {"dtype": torch.bfloat16},
+        {"padding_idx": 2},
+        {"seed": 1},
+        {"gradient_average": True},
+        {"fused_optimizer": optim.SGD(0.2)},
+        {"fused_optimizer": None},
+    ],
+    ids=str,
+)
+def test_other_settings_are_found_when_the_layer_is_made(ranks, wrong):
+    for kind, code, argument, message in ranks.run(3, made, wrong):
+        assert (kind, code, [argument]) == ("PeerError", "ranks-differ", list(wrong))
+        assert "rank 1" in message
+
+
+def test_settings_that_one_rank_refuses(ranks):
+    found = ranks.run(3, made, {"combiner": "median"})
+    assert [kind[:2] for kind in found] == [
+        ("PeerError", "peer-refused"),
+        ("InvalidArgumentError", "bad-combiner"),
+        ("PeerError", "peer-refused"),
+    ]
+
+
+def called(group, ids, bags, no_grad):
+    bag = ShardedEmbeddingBag(10, 3, combiner="sum", group=group, _weight=torch.ones(10, 3))
+    right = torch.tensor([1, 9]), torch.tensor([0, 1])
+    wrong = dist.get_rank(group) == 1
+    found = None
+    with torch.set_grad_enabled(not (wrong and no_grad)):
+        try:
+            given = (torch.tensor(ids), torch.tensor(bags)) if wrong else right
+            bag(given[0], segment_ids=given[1], num_bags=2)
+        except RowgradError as error:
+            found = type(error).__name__, error.code, str(error)
+    output = bag(right[0], segment_ids=right[1])
+    output.sum().backward()
+    assert output.tolist() == [[1.0] * 3] * 2
+    return found
+
+
+@pytest.mark.parametrize(
+    ("ids", "bags", "own"),
+    [
+        ([1, 10], [0, 1], ("OutOfRangeError", "index-out-of-range")),
+        ([-1, 1], [0, 1], ("OutOfRangeError", "index-out-of-range")),
+        ([1, 2], [0, 2], ("OutOfRangeError", "segment-id-out-of-range")),
+        ([1, 2], [1, 0], ("InvalidArgumentError", "unsorted-segment-ids")),
+        ([1.5], [0], ("DTypeError", "wrong-dtype")),
+    ],
+)
+def test_a_bad_batch_on_one_rank(ranks, ids, bags, own):
+    found = ranks.run(3, called, ids, bags, False)
+    assert [kind[:2] for kind in found] == [("PeerError", "peer-refused"), own, ("PeerError", "peer-refused")]
+    assert "rank 1" in found[0][2] and "rank 1" in found[2][2]
+
+
+def test_gradients_on_some_ranks_only(ranks):
+    found = ranks.run(3, called, [1], [0], True)
+    assert all(kind[:2] == ("PeerError", "ranks-differ") and "[0, 2]" in kind[2] for kind in found)
+
+
+def late(group):
+    """All wait for a rank that never calls."""
+    try:
+        ShardedEmbeddingBag(10, 3, group=group, timeout=5.0)
+    except ValueError as error:
+        assert "new_group" in str(error)
+    bag = ShardedEmbeddingBag(10, 3, timeout=5.0)
+    assert ShardedEmbeddingBag(10, 3, timeout=5.0).exchange.group is bag.exchange.group
+    if dist.get_rank(group) == 1:
+        time.sleep(8)
+        return None
+    try:
+        bag(torch.tensor([[1]]))
+    except RowgradError as error:
+        return type(error).__name__, error.code, str(error), isinstance(error.__cause__, RuntimeError)
+
+
+def test_a_rank_that_does_not_answer(ranks):
+    found = ranks.run(4, late)
+    for rank in (0, 2, 3):
+        kind, code, message, has_cause = found[rank]
+        assert (kind, code, has_cause) == ("CommunicationError", "communication-failed", True)
+        assert f"exchange of counts failed on rank {rank} of 4 after" in message
+
+
+def test_without_a_process_group():
+    with pytest.raises(ValueError, match="no process group"):
+        ShardedEmbeddingBag(10, 3)
