@@ -181,10 +181,14 @@ def tensors(tree: Any) -> Iterator[torch.Tensor]:
 def group(timeout: float) -> Iterator[None]:
     """All ranks that torchrun (or Slurm, by the same variables) started; without them, this process alone."""
     limit = timedelta(seconds=timeout)
-    if "RANK" in os.environ:
-        dist.init_process_group("gloo", timeout=limit)
+    if "RANK" not in os.environ:
+        store, rank, ranks = dist.HashStore(), 0, 1
     else:
-        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1, timeout=limit)
+        store, rank, ranks = next(dist.rendezvous("env://", timeout=limit))
+        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+            # torchrun keeps this store when it restarts: the addresses of the ranks that ended must not be found in it.
+            store = dist.PrefixStore(f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks, timeout=limit)
     # The ranks of a machine share its cores.
     threads = max(1, len(os.sched_getaffinity(0)) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     torch.set_num_threads(threads)
