@@ -1,0 +1,189 @@
+"""What a step of a sharded table costs: bytes on the wire and seconds, for any number of ranks, before there are any.
+
+The bytes follow from the protocol (`request.py`, `lookup.py`) and are those that `Traffic` counts; the seconds need a
+few constants of the machines, which `benchmarks/scale.py` measures. `docs/scale.md` compares both with runs.
+"""
+
+from dataclasses import dataclass
+from math import inf
+
+from rowgrad.errors import InvalidArgumentError
+
+SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+COUNTS = 32  # bytes that each rank tells each other before ids
+ROW = 4  # bytes of a row's number; tables of more than 2**31 rows a rank need 8
+PACKET, HEADERS = 1448, 66  # bytes of a full TCP packet, and of its Ethernet, IP and TCP headers with a time stamp
+GLOO = 144  # bytes that Gloo adds to a message: three announcements
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The part of a batch that one rank has, and the table it looks it up in.
+
+    Parameters
+    ----------
+    bags, ids_per_bag : float
+        Bags on this rank, and ids in a bag on average.
+    width : int
+        Columns of the table.
+    dtype : str
+        Of the table.
+    owners : float, optional
+        On how many ranks the ids of a bag live, on average; by default as for ids that are spread evenly. Where ids
+        repeat within a bag, or live together, it is less.
+    unique : float, optional
+        Different ids in this part of the batch, needed with `exact` and the combiner max only, where each is sent once.
+        By default all ids are different.
+    combiner : {"mean", "sum", "sqrtn", "max"}
+        As in the layer.
+    exact : bool
+        As in the layer.
+    weighted, weights_learn : bool
+        Whether ids have weights, and whether those get gradients.
+    train : bool
+        Whether there is a backward pass.
+    """
+
+    bags: float
+    ids_per_bag: float
+    width: int
+    dtype: str = "float32"
+    owners: float | None = None
+    unique: float | None = None
+    combiner: str = "mean"
+    exact: bool = False
+    weighted: bool = False
+    weights_learn: bool = False
+    train: bool = True
+
+    def __post_init__(self) -> None:
+        if self.dtype not in SIZES:
+            raise InvalidArgumentError(
+                f"dtype is {self.dtype!r}; allowed: {', '.join(SIZES)}.",
+                code="wrong-dtype",
+                argument="dtype",
+                value=self.dtype,
+            )
+
+    @property
+    def ids(self) -> float:
+        """Ids on this rank."""
+        return self.bags * self.ids_per_bag
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a step takes time for.
+
+    Parameters
+    ----------
+    kernel : float
+        Seconds for an id on one rank: routing, look-up, backward pass, optimizer. Depends on width and table.
+    bandwidth : float
+        Bytes a second that a rank sends while it receives as many.
+    latency : float
+        Seconds that an exchange takes at least.
+    message : float
+        Seconds of a rank's own time for each message in an exchange; one goes to each other rank.
+    cores : float
+        Cores for all ranks together, where they share a machine; a rank computes on one.
+    """
+
+    kernel: float
+    bandwidth: float = inf
+    latency: float = 0.0
+    message: float = 0.0
+    cores: float = inf
+
+
+def owners(ranks: int, ids_per_bag: float) -> float:
+    """On how many ranks the ids of a bag live, where they are spread evenly.
+
+    Examples
+    --------
+    >>> from rowgrad.torch.distributed import cost
+    >>> cost.owners(2, 1), cost.owners(2, 2), round(cost.owners(1024, 30), 1)
+    (1.0, 1.5, 29.6)
+    """
+    return ranks * (1 - (1 - 1 / ranks) ** ids_per_bag)
+
+
+def wire_bytes(ranks: int, batch: Batch) -> dict[str, float]:
+    """Bytes that one rank sends to others in a step, by the purposes of `Traffic`, for ids that are spread evenly.
+
+    Nothing here depends on the number of rows: the dense table or its gradient never travels.
+
+    Examples
+    --------
+    >>> from rowgrad.torch.distributed import cost
+    >>> sent = cost.wire_bytes(2, cost.Batch(bags=1000, ids_per_bag=30, width=64))
+    >>> {purpose: round(bytes_) for purpose, bytes_ in sent.items()}
+    {'counts': 32, 'ids': 64000, 'rows': 256000, 'gradients': 256000, 'weights': 0}
+    """
+    if ranks < 1:
+        raise InvalidArgumentError(
+            f"ranks is {ranks}; there is at least 1.", code="too-small", argument="ranks", value=ranks
+        )
+    others = (ranks - 1) / ranks  # the part of everything that lives elsewhere
+    item = SIZES[batch.dtype]
+    sums = max(item, 4)  # half and bfloat16 are summed in float32, and so are their weights
+    entries = batch.ids * others
+    # A bag's ids on one rank travel, and come back as a sum, together.
+    runs = batch.bags * (owners(ranks, batch.ids_per_bag) if batch.owners is None else batch.owners) * others
+    whole_rows = batch.exact or batch.combiner == "max"
+    unique = batch.ids if batch.unique is None else batch.unique
+    sized = batch.train and item == 2 and batch.combiner in ("mean", "sqrtn") and not batch.weighted
+    rows = (unique * others if whole_rows else runs) * batch.width * item
+    gradients = runs * batch.width * (item + ROW * (batch.combiner == "max"))
+    return {
+        "counts": COUNTS * (ranks - 1),
+        "ids": entries * (ROW + sums * batch.weighted) + runs * 4 * (1 + sized),
+        "rows": rows,
+        "gradients": gradients * batch.train,
+        "weights": entries * sums * (batch.train and batch.weights_learn),
+    }
+
+
+def exchanges(batch: Batch) -> int:
+    """How many exchanges a step needs: counts, ids, rows, and what goes back."""
+    return 3 + batch.train * (1 + (batch.combiner == "max") + batch.weights_learn)
+
+
+def packet_bytes(ranks: int, batch: Batch) -> float:
+    """Bytes that leave a rank's network interface in a step, over Ethernet with packets of 1500 bytes.
+
+    To what `wire_bytes` tells come Gloo's announcements, the headers of the packets, and an acknowledgement for each
+    two packets that arrive.
+
+    Examples
+    --------
+    >>> from rowgrad.torch.distributed import cost
+    >>> batch = cost.Batch(bags=1000, ids_per_bag=30, width=64)
+    >>> round(cost.packet_bytes(2, batch) / sum(cost.wire_bytes(2, batch).values()), 3)
+    1.071
+    """
+    sent = sum(wire_bytes(ranks, batch).values())
+    messages = exchanges(batch) * (ranks - 1)
+    packets = sent / PACKET + 3 * messages
+    return sent + GLOO * messages + HEADERS * packets * 1.5
+
+
+def step_seconds(ranks: int, batch: Batch, machine: Machine) -> float:
+    """Seconds for a step, forward and backward, of ranks that each have such a batch.
+
+    The ranks wait for one another in each exchange, so the slowest of them counts: `batch` is that of the busiest rank.
+
+    Examples
+    --------
+    >>> from rowgrad.torch.distributed import cost
+    >>> here = cost.Machine(kernel=100e-9, bandwidth=1e9, latency=100e-6, message=20e-6)
+    >>> batch = cost.Batch(bags=1000, ids_per_bag=30, width=64)
+    >>> [round(1000 * cost.step_seconds(ranks, batch, here), 2) for ranks in (1, 2, 1024)]
+    [3.0, 4.06, 100.64]
+    """
+    shared = max(1.0, ranks / machine.cores)
+    computing = batch.ids * machine.kernel * shared
+    if ranks == 1:
+        return computing
+    each = machine.latency + (ranks - 1) * machine.message * shared
+    return computing + exchanges(batch) * each + sum(wire_bytes(ranks, batch).values()) * shared / machine.bandwidth
