@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 
 import rowgrad
+from optional import framework
 from rowgrad.blocks import Page
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
 FENCE = re.compile(r"^```(python|pycon|console|json)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FRAMEWORKS = re.compile(r"^(?:>>> )?(?:import|from) (?:rowgrad\.)?(torch|jax|optax|flax|equinox)\b", re.MULTILINE)
 EACH = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 
 
@@ -30,6 +32,8 @@ def test_examples_are_true(path: Path, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for kind, code in fences:
+        for name in FRAMEWORKS.findall(code):
+            framework(name)
         if kind == "pycon":
             test = doctest.DocTestParser().get_doctest(code, names, path.name, str(path), 0)
             runner = doctest.DocTestRunner(optionflags=doctest.IGNORE_EXCEPTION_DETAIL * ("errors." not in code))

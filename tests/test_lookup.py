@@ -127,6 +127,17 @@ def test_weights_that_add_up_to_nothing() -> None:
     assert rowgrad.safe_embedding_lookup_sparse(TABLE, IDS, weights, "sum")[0].tolist() == [-4, -40]
 
 
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_weights_take_the_type_of_the_sums(kind: str) -> None:
+    """As in TensorFlow: of a table of float64, weights of float32 are widened before anything is divided."""
+    give = np.asarray if kind == "numpy" else framework("torch").tensor
+    table, weights = give(TABLE.astype(np.float64)), (IDS[0], give(np.array([0.1, 0.2, 0.3], np.float32)), IDS[2])
+    pooled = np.asarray(rowgrad.embedding_lookup_sparse(table, IDS, weights, "mean"))
+    wide = weights[1].astype(np.float64) if kind == "numpy" else weights[1].double().numpy()
+    assert pooled.dtype == np.float64
+    assert pooled[0, 0] == pytest.approx((wide[0] * 2 + wide[1] * 4) / (wide[0] + wide[1]), rel=1e-15)
+
+
 def test_no_ids_at_all() -> None:
     nothing = (np.zeros((0, 2), np.int64), np.zeros(0, np.int64), np.array([2, 0]))
     assert rowgrad.embedding_lookup_sparse(TABLE, nothing).shape == (0, 2)

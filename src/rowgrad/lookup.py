@@ -61,7 +61,7 @@ def embedding_lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, co
     _check_combiner(combiner)
     params = _table(params)
     ids = _read(sp_ids)
-    return _pool(params, ids.values, ids.indices[:, 0], None, _weights(sp_weights, ids), combiner)
+    return _pool(params, ids.values, ids.indices[:, 0], None, _weights(sp_weights, ids, params), combiner)
 
 
 def safe_embedding_lookup_sparse(
@@ -95,7 +95,7 @@ def safe_embedding_lookup_sparse(
     _check_combiner(combiner)
     params = _table(params)
     ids = _read(sp_ids)
-    weights = _weights(sp_weights, ids)
+    weights = _weights(sp_weights, ids, params)
     sizes = ids.dense_shape.tolist()
     segments = _row_numbers(ids)
     keep = ids.values >= 0
@@ -167,8 +167,8 @@ def _parts(sparse: Any, argument: str) -> tuple[Any, Any, Any]:
     )
 
 
-def _weights(sp_weights: Any, ids: _Ids) -> Any:
-    """The weights, in a type that sums are made in."""
+def _weights(sp_weights: Any, ids: _Ids, params: Any) -> Any:
+    """The weights, in the type that rows of the table are summed in."""
     if sp_weights is None:
         return None
     _, weights, _ = _parts(sp_weights, "sp_weights")
@@ -176,7 +176,7 @@ def _weights(sp_weights: Any, ids: _Ids) -> Any:
     plain = _plain(weights)
     checks.rank("sp_weights.values", plain, 1)
     checks.same_length("sp_weights.values", plain.size, "sp_ids.values", ids.values.size)
-    return weights if plain.dtype == np.float64 else _as_float32(weights)
+    return _as_type(weights, "float64" if str(params.dtype).endswith("float64") else "float32")
 
 
 def _row_numbers(ids: _Ids) -> Array:
@@ -277,10 +277,10 @@ def _like(array: Any, plain: Array) -> Any:
     return there.to(array.device) if kind is arrays.TORCH else there
 
 
-def _as_float32(array: Any) -> Any:
+def _as_type(array: Any, name: str) -> Any:
     if arrays.kind_of(array) is arrays.TORCH:
-        return array.float()
-    return array.astype(np.float32)
+        return array.double() if name == "float64" else array.float()
+    return array.astype(name)
 
 
 def _taken(array: Any, positions: Array) -> Any:
