@@ -28,6 +28,7 @@ def tasks() -> list[tuple[str, Callable[[], Any]]]:
         for dtype in operator.types.get("T", ("",)):
             found += [(f"{operator.name} {dtype}".strip(), task) for task in _tasks(operator, dtype)]
     found += [(f"optimizers {dtype}", partial(_optimize, dtypes.NUMPY[dtype])) for dtype in dtypes.FLOATS]
+    found += [(f"routing {dtype}", partial(_route, dtypes.NUMPY[dtype])) for dtype in dtypes.IDS]
     return found
 
 
@@ -67,3 +68,14 @@ def _optimize(dtype: "np.dtype[Any]") -> None:
     adam.step(table, RowGradient(grad, ids), state)
     adam.step_pooled(table, grad, ids, ids, state)
     adam.step_pooled(table, grad, ids, ids, state, combiner="sum", weights=np.ones(ids.size, np.float32))
+
+
+def _route(dtype: "np.dtype[Any]") -> None:
+    """Sort two entries by the rank that owns them, as tables that are spread over ranks do."""
+    ids, count = np.arange(2, dtype=dtype), np.zeros(2, np.int64)
+    for bags in (ids.astype(np.int32), ids.astype(np.int64)):
+        owners, rows, order = np.empty(2, np.uint16), np.empty(2, np.int32), np.empty(2, np.int64)
+        kernels.routing.locate(ids, bags, 2, 2, 1, 1, owners, rows, count.copy(), count.copy(), count - 1)
+        lengths = np.zeros(2, np.int32)
+        kernels.routing.arrange(owners, rows, bags, np.arange(2), np.arange(2), count - 1, rows.copy(), order,
+                                lengths.copy(), lengths)  # fmt: skip

@@ -6,9 +6,9 @@ after another, and how long each run is. The kernels check ids and bags on the w
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
+from rowgrad import kernels
 from rowgrad.dtypes import Array
 from rowgrad.errors import InvalidArgumentError, RowgradError
 from rowgrad.ops import checks
@@ -37,14 +37,17 @@ def route(ids: Array, segment_ids: Array, bags: int, ownership: Ownership) -> Ro
     owners, local = np.empty(size, np.uint16), np.empty(size, row_type(ownership))
     entries, runs = np.zeros(ranks, np.int64), np.zeros(ranks, np.int64)
     last = np.full(ranks, -1, np.int64)
-    bad = _locate(ids, segment_ids, ownership.rows, bags, ownership.factor, ownership.chunk, owners, local, entries,
-                  runs, last)  # fmt: skip
+    bad = kernels.routing.locate(
+        ids, segment_ids, ownership.rows, bags, ownership.factor, ownership.chunk, owners, local, entries, runs, last
+    )
     if bad >= 0:
         raise _wrong(bad, ids, segment_ids, ownership.rows, bags)
     run_bags, lengths = np.empty(int(runs.sum()), np.int32), np.zeros(int(runs.sum()), np.int32)
     by_owner, order = np.empty_like(local), np.empty(size, np.int64)
     last[:] = -1
-    _arrange(owners, local, segment_ids, _begins(entries), _begins(runs), last, by_owner, order, run_bags, lengths)
+    kernels.routing.arrange(
+        owners, local, segment_ids, _begins(entries), _begins(runs), last, by_owner, order, run_bags, lengths
+    )
     return Route(by_owner, order if ranks > 1 else None, run_bags, lengths, entries.tolist(), runs.tolist())
 
 
@@ -55,42 +58,6 @@ def row_type(ownership: Ownership) -> Any:
 
 def _begins(counts: Array) -> Array:
     return np.cumsum(counts) - counts
-
-
-@numba.njit(nogil=True, cache=True, error_model="numpy")
-def _locate(ids, segment_ids, rows, bags, factor, chunk, owners, local, entries, runs, last):  # type: ignore[no-untyped-def]  # fmt: skip
-    """Find owner and local row of each entry, and count entries and runs; returns the first bad entry, or -1."""
-    before = np.int64(0)
-    for i in range(ids.size):
-        row, bag = np.int64(ids[i]), np.int64(segment_ids[i])
-        if row < 0 or row >= rows or bag < before or bag >= bags:
-            return i
-        before = bag
-        if factor != 1:
-            row = row * factor % rows
-        owner = row // chunk
-        owners[i] = owner
-        local[i] = row - owner * chunk
-        entries[owner] += 1
-        if last[owner] != bag:
-            last[owner] = bag
-            runs[owner] += 1
-    return -1
-
-
-@numba.njit(nogil=True, cache=True, error_model="numpy")
-def _arrange(owners, local, segment_ids, at, at_run, last, by_owner, order, run_bags, lengths):  # type: ignore[no-untyped-def]  # fmt: skip
-    """Put entries and runs in the order of their owners; `at` and `at_run` tell where those of each begin."""
-    for i in range(owners.size):
-        owner, bag = owners[i], np.int64(segment_ids[i])
-        if last[owner] != bag:
-            last[owner] = bag
-            run_bags[at_run[owner]] = bag
-            at_run[owner] += 1
-        lengths[at_run[owner] - 1] += 1
-        by_owner[at[owner]] = local[i]
-        order[at[owner]] = i
-        at[owner] += 1
 
 
 def _wrong(position: int, ids: Array, segment_ids: Array, rows: int, bags: int) -> RowgradError:
