@@ -97,8 +97,9 @@ def _namespace() -> dict[str, Any]:
 class Gradient:
     """The backward of one operator: what is kept of a call, and the rules for each input."""
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, operator: Operator, on_cpu: Callable[..., Any]) -> None:
         self.operator = operator
+        self.on_cpu = on_cpu
         self.roles = roles(operator)
         self.inputs = tuple(pin.name for pin in operator.inputs)
         self.outputs = tuple(pin.name for pin in operator.outputs)
@@ -118,11 +119,16 @@ class Gradient:
         """The kernel for PyTorch's autograd keys: it records the call where a gradient is wanted, and goes on below."""
         overload = getattr(torch.ops.rowgrad, snake_case(self.operator.name)).default
         redispatch, below = overload.redispatch, torch._C._after_autograd_keyset
+        cpu, kernels, on_cpu = torch._C.DispatchKey.CPU, below.remove(torch._C.DispatchKey.ADInplaceOrView), self.on_cpu
         positions, has_lists = self.differentiable, Role.TENSORS in self.roles
         keep, back = self.keep, self.back
 
         def forward(ctx: Any, call: tuple[Any, ...], *_: Any) -> Any:
             keyset, values, attributes = call
+            if (keyset & kernels).highestPriorityTypeId() == cpu:
+                results = on_cpu(*values, **attributes)
+                keep(ctx, values, attributes, results)
+                return results
             # PyTorch runs this without gradients, but under `torch.func` the levels below have their own to record.
             nested = torch._C._are_functorch_transforms_active()
             with torch.set_grad_enabled(nested), torch._C._AutoDispatchBelowAutograd():
@@ -156,6 +162,9 @@ class Gradient:
                 if not nested and any(isinstance(value, torch.Tensor) and value.requires_grad for value in values):
                     with torch.no_grad(), torch._C._AutoDispatchBelowAutograd():  # no gradient flows back from here
                         return redispatch(keyset & below, *values, **attributes)
+            if (keyset & kernels).highestPriorityTypeId() == cpu:
+                # Nothing (a mode, a transform) stands between here and the kernel: the dispatcher need not be asked.
+                return on_cpu(*values, **attributes)
             with torch._C._AutoDispatchBelowAutograd():
                 return redispatch(keyset & below, *values, **attributes)
 

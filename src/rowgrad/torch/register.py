@@ -26,10 +26,11 @@ def register() -> None:
 
 def _implement(operator: Operator) -> None:
     name = snake_case(operator.name)
-    LIBRARY.impl(name, cpu_kernel(operator), "CPU")
+    on_cpu = cpu_kernel(operator)
+    LIBRARY.impl(name, on_cpu, "CPU")
     elsewhere = device_kernel(operator)
     for device in DEVICES:
         LIBRARY.impl(name, elsewhere, device)
     torch.library.register_fake(f"{NAMESPACE}::{name}", fake_kernel(operator), lib=LIBRARY)
-    LIBRARY.impl(name, Gradient(operator).kernel(), "Autograd", with_keyset=True)
+    LIBRARY.impl(name, Gradient(operator, on_cpu).kernel(), "Autograd", with_keyset=True)
     torch.library.register_vmap(f"{NAMESPACE}::{name}", vmap_rule(operator), lib=LIBRARY)

@@ -10,11 +10,11 @@ from typing import Any, NoReturn
 
 from rowgrad.errors import InvalidArgumentError, RowgradError
 from rowgrad.ops import Operator
-from rowgrad.torch.portable import fill_empty_rows, segment_max, sparse_segment, sparse_slice, weighted_sum
+from rowgrad.torch.portable import fill_empty_rows, offsets, segment_max, sparse_segment, sparse_slice, weighted_sum
 
 PATHS: dict[str, Callable[..., Any]] = {
     name: path
-    for family in (sparse_segment, fill_empty_rows, sparse_slice, weighted_sum, segment_max)
+    for family in (sparse_segment, fill_empty_rows, sparse_slice, weighted_sum, segment_max, offsets)
     for name, path in family.PATHS.items()
 }
 

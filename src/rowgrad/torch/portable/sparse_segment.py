@@ -38,7 +38,7 @@ def _forward(kind: str, counted: bool) -> Callable[..., Any]:
         if bool(falls | outside(segment_ids, rows) | outside(indices, len(data))):
             complain(name, *given)
         values = signed(data)
-        rows_of_entries = values.index_select(0, indices).to(wide(data.dtype))
+        rows_of_entries = values.index_select(0, indices).to(wide(values.dtype))
         sums = zeros(rows, values).index_add(0, segment_ids, rows_of_entries)
         if kind != "Sum":
             sums = sums * per_row(_scales(kind, segment_ids, rows, sums.dtype), sums)
