@@ -113,6 +113,13 @@ def _same(array: Array) -> Array:
 
 
 def _adopt_torch(value: Any) -> Array:
+    try:
+        return value.numpy()  # type: ignore[no-any-return]
+    except (TypeError, RuntimeError):  # what it is that NumPy cannot share is found out below
+        return _adopt_odd_torch(value)
+
+
+def _adopt_odd_torch(value: Any) -> Array:
     torch = sys.modules["torch"]
     if value.device.type != "cpu":
         raise InvalidArgumentError(

@@ -59,7 +59,7 @@ class Input:
         if type(value) is np.ndarray:
             array, untyped = value, False
         else:
-            array, untyped = self._adopt(value), is_untyped(value)
+            array, untyped = self._adopt(value), arrays.kind_of(value) is None and is_untyped(value)
         if untyped or array.dtype not in self.allowed or (bound is not None and array.dtype != bound):
             check_room(array.size * 8, self.pin.name)
             array = self._convert(array, untyped, bound)

@@ -1,12 +1,14 @@
 """What a layer is given, in any of its forms, as ids and the bag of each: 2-D ids, ids with offsets, or with bags."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from rowgrad import arrays
+from rowgrad.dtypes import Array
 from rowgrad.errors import DTypeError, InvalidArgumentError
-from rowgrad.ops import OPERATORS
+from rowgrad.ops import OPERATORS, Operator
 from rowgrad.torch.kernels import is_portable
 
 INTEGERS = (torch.int64, torch.int32)
@@ -73,8 +75,21 @@ def without(bags: Bags, padding_idx: int) -> Bags:
 def segment_ids_of(offsets: Tensor, size: int) -> Tensor:
     """The bag of each entry, from where the bags begin."""
     if is_plain(offsets):
-        return OPERATORS["SegmentIdsFromOffsets"](offsets, size)
+        return on_arrays(OPERATORS["SegmentIdsFromOffsets"], offsets, size)
     return torch.ops.rowgrad.segment_ids_from_offsets(offsets, size)
+
+
+def on_arrays(operator: Operator, *values: Any) -> Any:
+    """`operator` on the memory of plain tensors: layers call it often, and this is the shortest way."""
+    results = operator(*(array_of(value) if isinstance(value, Tensor) else value for value in values))
+    if operator.result is None:
+        return arrays.TORCH.hand_back(results)
+    return operator.result(*map(arrays.TORCH.hand_back, results))
+
+
+def array_of(tensor: Tensor) -> Array:
+    """The memory of a plain tensor."""
+    return arrays.TORCH.adopt(tensor.detach())
 
 
 def is_plain(tensor: Tensor) -> bool:

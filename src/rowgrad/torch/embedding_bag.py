@@ -236,11 +236,15 @@ class EmbeddingBag(nn.Module):
         if not entries:
             self.fused_optimizer.step(table, grad, state)
         else:
+            if bags.is_plain(weight):
+                table, grad, *found = (
+                    each if each is None else bags.array_of(each) for each in (table, grad, *entries)
+                )
+                entries = tuple(found)
+                state = {name: bags.array_of(array) for name, array in state.items()}
             ids, segment_ids, factors = entries
             combiner = self.combiner if factors is None else "sum"
-            self.fused_optimizer.step_pooled(
-                table, grad.contiguous(), ids, segment_ids, state, combiner=combiner, weights=factors
-            )
+            self.fused_optimizer.step_pooled(table, grad, ids, segment_ids, state, combiner=combiner, weights=factors)
         torch.autograd.graph.increment_version(weight)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from rowgrad.errors import InvalidArgumentError
 from rowgrad.ops import OPERATORS
 from rowgrad.ops.results import RowGradient
-from rowgrad.torch.bags import is_plain
+from rowgrad.torch.bags import is_plain, on_arrays
 
 # By combiner: the middle of the operators' names.
 NAMES = {"sum": "Sum", "mean": "Mean", "sqrtn": "SqrtN"}
@@ -39,7 +39,7 @@ def pool(weight: Tensor, ids: Tensor, segment_ids: Tensor, bags: int, factors: T
     transformed = torch._C._are_functorch_transforms_active() and way.update is None
     if transformed or not (way.sparse or way.by_frequency or way.update is not None):
         return _differentiable(weight, ids, segment_ids, bags, factors, way.combiner)
-    if way.sparse and weight.is_leaf and weight.requires_grad:
+    if way.sparse and way.update is None and weight.is_leaf and weight.requires_grad:
         _keep_coalesced(weight)
     return _Pool.apply(weight, ids, segment_ids, bags, factors, way)
 
@@ -157,7 +157,7 @@ def _refuse_second_order() -> None:
 def _run(name: str, *values: Any) -> Any:
     """One operator, without gradients: CPU tensors go to the kernels straight away."""
     if is_plain(values[0]) and not torch.is_grad_enabled():
-        return OPERATORS[name](*values)
+        return on_arrays(OPERATORS[name], *values)
     return getattr(torch.ops.rowgrad, _snake(name))(*values)
 
 
