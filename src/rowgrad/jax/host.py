@@ -14,6 +14,7 @@ from jax.experimental.buffer_callback import buffer_callback
 from rowgrad import dtypes
 from rowgrad.dtypes import Array
 from rowgrad.jax.call import Call, to_jax, too_small
+from rowgrad.jax.rounding import keeping_subnormals
 
 
 def at_once(call: Call, values: Sequence[Any]) -> list[jax.Array]:
@@ -32,6 +33,11 @@ def traced(call: Call, *values: Any) -> list[jax.Array]:
 
 
 def _fill_buffers(call: Call, context: Any, outs: Sequence[Any], *buffers: Any) -> None:
+    with keeping_subnormals():
+        _fill(call, outs, buffers)
+
+
+def _fill(call: Call, outs: Sequence[Any], buffers: Sequence[Any]) -> None:
     values = [np.asarray(buffer) for buffer in buffers]
     targets = [np.asarray(out) for out in outs]
     operator = call.operator
