@@ -118,19 +118,9 @@ def _sum_pairs(kind: int, values: Array, rows: Array, partners: Array, row_limit
 
     `bad` makes the error for an entry that is out of range.
     """
-    partner_limit = values.shape[0]
     if values.size == 0:
         kind = SUM  # rows without columns: nothing to scale, however many segments there are
-    row_bytes = values.nbytes // partner_limit if partner_limit else 0
-    scaled = 0 if kind == SUM else row_limit if by_row else partner_limit
-    if (
-        rows.size <= SMALL
-        and scaled <= SMALL
-        and row_bytes <= SMALL_ROW
-        and plan is None
-        and out is None
-        and row_limit < 2**31 > partner_limit
-    ):
+    if plan is None and out is None and _is_small(kind, values, rows, row_limit, by_row):
         return _sum_small(kind, values, rows, partners, row_limit, bad, by_row, compact, argument)
     crew, order = _sort(kind, values, rows, partners, row_limit, bad, by_row, argument, plan)
     factors = factors_of(crew, kind, order, values.dtype, by_row=by_row)
@@ -139,6 +129,13 @@ def _sum_pairs(kind: int, values: Array, rows: Array, partners: Array, row_limit
         output = sum_rows(crew, order, values, factors, rows=None, unique=unique, argument=argument)
         return RowGradient(output, unique)
     return sum_rows(crew, order, values, factors, rows=row_limit, argument=argument, out=out)
+
+
+def _is_small(kind: int, values: Array, rows: Array, row_limit: int, by_row: bool) -> bool:
+    partner_limit = values.shape[0]
+    row_bytes = values.nbytes // partner_limit if partner_limit else 0
+    scaled = 0 if kind == SUM else row_limit if by_row else partner_limit
+    return rows.size <= SMALL and scaled <= SMALL and row_bytes <= SMALL_ROW and row_limit < 2**31 > partner_limit
 
 
 def _sort(kind: int, values: Array, rows: Array, partners: Array, row_limit: int, bad: Callable[[int], RowgradError],
@@ -158,14 +155,31 @@ def _sort(kind: int, values: Array, rows: Array, partners: Array, row_limit: int
     return crew, order
 
 
+def sum_few(kind: int, grad: Array, indices: Array, segment_ids: Array, rows: int,
+            rows_name: str) -> RowGradient | None:  # fmt: skip
+    """The compact gradient of a small call, to be used at once; None where it is not small."""
+    if not _is_small(kind, grad, indices, rows, False):
+        return None
+    bad = _diagnosis(grad, indices, segment_ids, rows, rows_name)
+    found: RowGradient = _sum_small(kind, grad, indices, segment_ids, rows, bad, False, True, rows_name)
+    return found
+
+
 def sort_pairs(kind: int, grad: Array, indices: Array, segment_ids: Array, rows: int, rows_name: str,
                plan: "Plan | None") -> tuple[Crew, Order]:  # fmt: skip
     """The order of (index, segment) pairs, for a gradient that is not made but used at once."""
+    bad = _diagnosis(grad, indices, segment_ids, rows, rows_name)
+    return _sort(kind, grad, indices, segment_ids, rows, bad, False, rows_name, plan)
+
+
+def _diagnosis(grad: Array, indices: Array, segment_ids: Array, rows: int,
+               rows_name: str) -> Callable[[int], RowgradError]:  # fmt: skip
+    """What makes the error for an entry that is out of range."""
 
     def bad(position: int) -> RowgradError:
         return diagnose(position, indices, segment_ids, rows, rows_name, grad.shape[0], "the number of rows of grad")
 
-    return _sort(kind, grad, indices, segment_ids, rows, bad, False, rows_name, plan)
+    return bad
 
 
 def _sum_small(kind: int, values: Array, rows: Array, partners: Array, row_limit: int,
@@ -201,10 +215,7 @@ def _gradient(kind: int, compact: bool, grad: Array, indices: Array, segment_ids
         output = place(out, shape, grad.dtype, (grad,), argument=rows_name, zero=True)
         return RowGradient(output, np.empty(0, indices.dtype)) if compact else output
     segments = grad.shape[0]
-
-    def bad(position: int) -> RowgradError:
-        return diagnose(position, indices, segment_ids, rows, rows_name, segments, "the number of rows of grad")
-
+    bad = _diagnosis(grad, indices, segment_ids, rows, rows_name)
     if segment_ids[-1] >= segments:
         raise _bad_segment(segment_ids, segment_ids.size - 1, segments, "the number of rows of grad")
     return _sum_pairs(kind, grad, indices, segment_ids, rows, bad, by_row=False, compact=compact, argument=rows_name,

@@ -9,13 +9,13 @@ import numpy as np
 
 from rowgrad import arrays, dtypes, kernels
 from rowgrad.errors import DTypeError, InvalidArgumentError
-from rowgrad.kernels.kinds import MEAN, SQRT_N, SUM
+from rowgrad.kernels.kinds import MEAN, SMALL, SQRT_N, SUM
 from rowgrad.memory import allocate, small_work
 from rowgrad.ops import OPERATORS, checks
 from rowgrad.ops.order import Order, order_ids
 from rowgrad.ops.pins import Input, Pin
 from rowgrad.ops.results import RowGradient
-from rowgrad.ops.sparse_segment_grad import Factors, check_pairs, diagnose, factors_of, sort_pairs
+from rowgrad.ops.sparse_segment_grad import Factors, check_pairs, diagnose, factors_of, sort_pairs, sum_few
 from rowgrad.optim.arguments import (
     LIKE_TABLE,
     STEPS,
@@ -185,13 +185,7 @@ class Optimizer:
         if rows.size and not target.size:
             _check_rows(rows, target.shape[0])
         elif rows.size:
-            stored, sums, _ = dtypes.summing(target.dtype)
-            crew = Crew(2 * grads.nbytes)
-            bad = crew.run(
-                kernels.optim.change, *kernels.ids.halves(rows), rows.size, target.shape[0],
-                grads.reshape(-1).view(stored), step.target.width, step.rule.kind, step.rule.numbers,
-                small_work(sums)[1], target.reshape(-1).view(stored), *step.memory, np.empty(crew.chunks, np.int64),
-            )  # fmt: skip
+            bad = _change(step, grads, rows)
             if bad >= 0:
                 raise bad_row(rows, bad, target.shape[0])
         self._change_others(step, rows.astype(np.int64, copy=False), 0)
@@ -255,8 +249,16 @@ class Optimizer:
         factors = None if weights is None else _fit_weights(weights, rows, grads)
         read = {"grad": grads, "indices": rows, "segment_ids": segments, "weights": factors}
         check_apart(step.target, step.state, {name: array for name, array in read.items() if array is not None})
-        if rows.size and target.size:
-            pairs = _sort(COMBINERS[combiner], grads, rows, segments, factors, target.shape[0], plan)
+        kind = COMBINERS[combiner]
+        few = None
+        if 0 < rows.size <= SMALL and target.size and factors is None and plan is None and target.dtype.itemsize > 2:
+            few = sum_few(kind, grads, rows, segments, target.shape[0], "rows of the table")
+        if few is not None:
+            # Few rows: making their gradient first takes fewer calls. (Of half types it would have to be rounded.)
+            _change(step, few.output, few.sorted_unique_indices)
+            self._change_others(step, few.sorted_unique_indices.astype(np.int64, copy=False), 0)
+        elif rows.size and target.size:
+            pairs = _sort(kind, grads, rows, segments, factors, target.shape[0], plan)
             stored, sums, _ = dtypes.summing(target.dtype)
             block = kernels.optim.BLOCK * pairs.crew.chunks
             pairs.crew.run(
@@ -286,6 +288,18 @@ class Optimizer:
             kernels.optim.change_others, words, shift, target.shape[0], step.target.width, step.rule.kind,
             step.rule.numbers, np.zeros(step.target.width, sums), target.reshape(-1).view(stored), *step.memory,
         )  # fmt: skip
+
+
+def _change(step: _Step, grads: "Array", rows: "Array") -> int:
+    """Change the rows of the table that a compact gradient has; gives the first that is wrong, or -1."""
+    target = step.target.array
+    stored, sums, _ = dtypes.summing(target.dtype)
+    crew = Crew(2 * grads.nbytes)
+    return crew.run(  # type: ignore[no-any-return]
+        kernels.optim.change, *kernels.ids.halves(rows), rows.size, target.shape[0], grads.reshape(-1).view(stored),
+        step.target.width, step.rule.kind, step.rule.numbers, small_work(sums)[1], target.reshape(-1).view(stored),
+        *step.memory, np.empty(crew.chunks, np.int64),
+    )  # fmt: skip
 
 
 class _Pairs(NamedTuple):
