@@ -70,6 +70,19 @@ def test_the_model_tells_what_is_sent(ranks, size, name):
     assert {exchanges for _, _, exchanges in found} == {cost.exchanges(batch)}
 
 
+@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("name", ["mean", "no gradient", "weights that learn", "exact", "bfloat16"])
+def test_rows_of_small_tables_travel_once(ranks, size, name):
+    """Every bag touches nearly every rank, but there are only 300 rows: sums would be more."""
+    found = ranks.run(size, sent, CASES[name], 300, BAGS)
+    expected = cost.wire_bytes(size, cost.Batch(BAGS, IDS, WIDTH, unique=300, rows=300, **CASES[name]))
+    assert np.mean([sum(counted.values()) for counted, _, _ in found]) == pytest.approx(
+        sum(expected.values()), rel=0.03
+    )
+    sums = cost.wire_bytes(size, cost.Batch(BAGS, IDS, WIDTH, unique=300, **CASES[name]))
+    assert (sum(expected.values()) < 0.6 * sum(sums.values())) == (name not in ("exact", "bfloat16"))
+
+
 @pytest.mark.parametrize("size", [2, 4])
 def test_the_size_of_the_table_does_not_matter(ranks, size):
     few, many = (

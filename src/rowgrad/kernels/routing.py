@@ -39,3 +39,25 @@ def arrange(owners, local, segment_ids, at, at_run, last, by_owner, order, run_b
         by_owner[at[owner]] = local[i]
         order[at[owner]] = i
         at[owner] += 1
+
+
+@kernel
+def distinct(ids, segment_ids, rows, bags, places, entries, found):
+    """Number the different rows in the order they come in; returns how many there are, or -1 if an entry is bad.
+
+    `places` has a place for each row of the table, all -1; `entries` gets the number of each entry's row.
+    """
+    before, count = np.int64(0), np.int64(0)
+    for i in range(ids.size):
+        row, bag = np.int64(ids[i]), np.int64(segment_ids[i])
+        if row < 0 or row >= rows or bag < before or bag >= bags:
+            return np.int64(-1)
+        before = bag
+        place = np.int64(places[row])
+        if place < 0:
+            place = count
+            places[row] = place
+            found[place] = row
+            count += 1
+        entries[i] = place
+    return count

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import inf
 
 from rowgrad.errors import InvalidArgumentError
+from rowgrad.torch.distributed.routing import owners
 
 SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 COUNTS = 32  # bytes that each rank tells each other before ids
@@ -32,8 +33,11 @@ class Batch:
         On how many ranks the ids of a bag live, on average; by default as for ids that are spread evenly. Where ids
         repeat within a bag, or live together, it is less.
     unique : float, optional
-        Different ids in this part of the batch, needed with `exact` and the combiner max only, where each is sent once.
-        By default all ids are different.
+        Different ids in this part of the batch; matters with `exact`, with the combiner max and for small tables, where
+        each is sent once. By default all ids are different.
+    rows : int, optional
+        Rows of the table; by default many more than there are ids. Rows of smaller tables travel instead of sums where
+        they are fewer.
     combiner : {"mean", "sum", "sqrtn", "max"}
         As in the layer.
     exact : bool
@@ -50,6 +54,7 @@ class Batch:
     dtype: str = "float32"
     owners: float | None = None
     unique: float | None = None
+    rows: int | None = None
     combiner: str = "mean"
     exact: bool = False
     weighted: bool = False
@@ -96,18 +101,6 @@ class Machine:
     cores: float = inf
 
 
-def owners(ranks: int, ids_per_bag: float) -> float:
-    """On how many ranks the ids of a bag live, where they are spread evenly.
-
-    Examples
-    --------
-    >>> from rowgrad.torch.distributed import cost
-    >>> cost.owners(2, 1), cost.owners(2, 2), round(cost.owners(1024, 30), 1)
-    (1.0, 1.5, 29.6)
-    """
-    return ranks * (1 - (1 - 1 / ranks) ** ids_per_bag)
-
-
 def wire_bytes(ranks: int, batch: Batch) -> dict[str, float]:
     """Bytes that one rank sends to others in a step, by the purposes of `Traffic`, for ids that are spread evenly.
 
@@ -132,6 +125,10 @@ def wire_bytes(ranks: int, batch: Batch) -> dict[str, float]:
     runs = batch.bags * (owners(ranks, batch.ids_per_bag) if batch.owners is None else batch.owners) * others
     whole_rows = batch.exact or batch.combiner == "max"
     unique = batch.ids if batch.unique is None else batch.unique
+    if _pooled_here(ranks, batch, unique):
+        each = unique * others * batch.width * item
+        return {"counts": COUNTS * (ranks - 1), "ids": unique * others * (ROW + 4), "rows": each,
+                "gradients": each * batch.train, "weights": 0}  # fmt: skip
     sized = batch.train and item == 2 and batch.combiner in ("mean", "sqrtn") and not batch.weighted
     rows = (unique * others if whole_rows else runs) * batch.width * item
     gradients = runs * batch.width * (item + ROW * (batch.combiner == "max"))
@@ -142,6 +139,13 @@ def wire_bytes(ranks: int, batch: Batch) -> dict[str, float]:
         "gradients": gradients * batch.train,
         "weights": entries * sums * (batch.train and batch.weights_learn),
     }
+
+
+def _pooled_here(ranks: int, batch: Batch, unique: float) -> bool:
+    """Whether each row is asked for once, as the layer decides it (`routing.route_distinct`)."""
+    possible = not batch.exact and batch.combiner != "max" and SIZES[batch.dtype] > 2
+    small = batch.rows is not None and ranks > 1 and batch.rows <= batch.ids
+    return possible and small and unique < batch.bags * owners(ranks, batch.ids_per_bag)
 
 
 def exchanges(batch: Batch) -> int:

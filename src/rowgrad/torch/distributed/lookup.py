@@ -77,11 +77,11 @@ class _LookUp(torch.autograd.Function):
             return output
         if way.exact:
             table, entries = _fetch(weight, request, asked)[:2]
-            if factors is not None:
-                return _run("SparseSegmentWeightedSum", table, factors, entries, batch.segment_ids, batch.count)
-            name = f"SparseSegment{NAMES[way.combiner]}WithNumSegments"
-            return _run(name, table, entries, batch.segment_ids, batch.count)
+            return _pooled(table, entries, request, way)
         parts = request.exchange.swap(_partial(weight, asked), asked.runs_of, found.runs, "rows")
+        if request.runs is not None:
+            ctx.rows = parts if ctx.needs_input_grad[1] else None
+            return _pooled(parts, request.runs, request, way)
         return _added(parts, request, way.combiner if factors is None else "sum")
 
     @staticmethod
@@ -104,13 +104,26 @@ class _LookUp(torch.autograd.Function):
             return d_weight, None, None, None
         grads = exchange.swap(_sent(grad, request, way), request.route.runs, asked.runs_of, "gradients")
         d_factors = None
+        here = request.runs is not None
         if request.any_weights_learn:
-            d_factors = _factor_gradient(weight, grads, request, ctx.factor_type if ctx.needs_input_grad[1] else None)
+            wanted = ctx.factor_type if ctx.needs_input_grad[1] and not here else None
+            d_factors = _factor_gradient(weight, grads, request, wanted)
+        if here and ctx.needs_input_grad[1]:
+            d_factors = _dots(grad, ctx.rows, request.batch.segment_ids, request.runs).to(ctx.factor_type)
         d_weight = None
         if ctx.needs_input_grad[0]:
             grads = grads if way.divisor == 1 else grads / way.divisor
             d_weight = _table_gradient(weight, grads, asked, way)
         return d_weight, d_factors, None, None
+
+
+def _pooled(table: Tensor, entries: Tensor, request: Request, way: Way) -> Tensor:
+    """The bags, from a table of rows that were sent here."""
+    batch, factors = request.batch, request.factors
+    if factors is not None:
+        return _run("SparseSegmentWeightedSum", table, factors, entries, batch.segment_ids, batch.count)
+    name = f"SparseSegment{NAMES[way.combiner]}WithNumSegments"
+    return _run(name, table, entries, batch.segment_ids, batch.count)
 
 
 def _partial(weight: Tensor, asked: Asked) -> Tensor:
@@ -127,7 +140,7 @@ def _added(parts: Tensor, request: Request, combiner: str) -> Tensor:
     every = torch.arange(len(bags), dtype=torch.int32)
     if combiner == "sum":
         return _run("SparseSegmentSumGrad", parts, bags, every, count)
-    of_bags = scales(combiner, _bag_sizes(request), parts.dtype)
+    of_bags = scales(combiner, request.bag_sizes, parts.dtype)
     factors = torch.from_numpy(of_bags[request.route.bags])
     return _run("SparseSegmentWeightedSum", parts, factors, every, bags, count)
 
@@ -153,15 +166,20 @@ def _cut(array: Array, sizes: list[int]) -> list[Array]:
     return np.split(array, np.cumsum(sizes)[:-1])
 
 
-def _bag_sizes(request: Request) -> Array:
-    return np.bincount(request.batch.segment_ids.numpy(), minlength=request.batch.count)
-
-
 def _sent(grad: Tensor, request: Request, way: Way) -> Tensor:
-    """The gradient of each run's bag; already multiplied, where that is rounded as sums are, and so as one process."""
+    """The gradient of each run's bag; already multiplied, where that is rounded as sums are, and so as one process.
+
+    Where rows were pooled here, it is the gradient of each run's only row.
+    """
+    if request.runs is not None:
+        batch, rows = request.batch, len(request.route.bags)
+        if request.factors is not None:
+            given = grad, request.factors, request.runs, batch.segment_ids, rows
+            return _run("SparseSegmentWeightedSumGradV2", *given)[0]
+        return _run(f"SparseSegment{NAMES[way.combiner]}GradV2", grad, request.runs, batch.segment_ids, rows)[0]
     rows = grad.index_select(0, torch.from_numpy(request.route.bags))
     if request.factors is None and way.combiner != "sum" and grad.dtype not in HALVES:
-        of_bags = scales(way.combiner, _bag_sizes(request), grad.dtype)
+        of_bags = scales(way.combiner, request.bag_sizes, grad.dtype)
         rows *= torch.from_numpy(of_bags[request.route.bags])[:, None]
     return rows
 
@@ -172,8 +190,7 @@ def _factor_gradient(weight: Tensor, grads: Tensor, request: Request, wanted: to
     given = [size * learns for size, learns in zip(asked.entries_of, asked.weights_learn, strict=True)]
     picked = torch.from_numpy(np.repeat(asked.weights_learn, asked.entries_of))
     runs, rows = (x if all(asked.weights_learn) else x[picked] for x in (asked.runs, asked.rows))
-    name = str(sum_type(weight.dtype)).removeprefix("torch.")
-    dots = OPERATORS["RowDot"](grads, weight.detach(), runs, rows, out_type=name)
+    dots = _dots(grads, weight, runs, rows)
     taken = found.entries if wanted is not None else [0] * len(found.entries)
     back = request.exchange.swap(dots, given, taken, "weights")
     if wanted is None:
@@ -181,6 +198,11 @@ def _factor_gradient(weight: Tensor, grads: Tensor, request: Request, wanted: to
     if found.order is not None:
         back = torch.empty_like(back).index_copy_(0, torch.from_numpy(found.order), back)
     return back.to(wanted)
+
+
+def _dots(grads: Tensor, table: Tensor, runs: Tensor, rows: Tensor) -> Tensor:
+    name = str(sum_type(table.dtype)).removeprefix("torch.")
+    return OPERATORS["RowDot"](grads, table.detach(), runs, rows, out_type=name)
 
 
 def _table_gradient(weight: Tensor, grads: Tensor, asked: Asked, way: Way) -> Tensor | None:

@@ -3,6 +3,7 @@
 A request is checked and counted before anything else travels; its ids may travel while another batch is computed.
 """
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from rowgrad.torch.bags import Bags
 from rowgrad.torch.distributed.errors import PeerError
 from rowgrad.torch.distributed.exchange import Exchange, Work
 from rowgrad.torch.distributed.ownership import Ownership
-from rowgrad.torch.distributed.routing import Route, route, row_type
+from rowgrad.torch.distributed.routing import Route, route, route_distinct, row_type
 
 # What a rank says of its request, as bits of one number.
 WEIGHTED, BACKWARD, WEIGHTS_LEARN, SIZED = 1, 2, 4, 8
@@ -42,12 +43,16 @@ class Asked(NamedTuple):
 class Request:
     """A batch on its way: made by `ShardedEmbeddingBag.start`, finished by calling the layer with it."""
 
-    def __init__(self, exchange: Exchange, ownership: Ownership, scale: Any, sums: torch.dtype) -> None:
+    def __init__(
+        self, exchange: Exchange, ownership: Ownership, scale: Any, sums: torch.dtype, may_pool: bool = False
+    ) -> None:
         self.exchange, self.ownership = exchange, ownership
+        self._may_pool = may_pool  # here, rather than on the owners, where fewer rows than sums would travel
         self._scale = scale  # from sizes of bags to factors, where the owner multiplies by them
         self._sums = sums
         self.batch: Bags
         self.route: Route
+        self.runs: Tensor | None = None  # of each entry, where each row is asked for once, and pooled here
         self.factors: Tensor | None = None
         self.backward = False
         self._flags: list[int] = []
@@ -62,10 +67,15 @@ class Request:
             try:
                 self.batch, self.factors, self.backward = batch, factors, backward
                 ids, bags = (x.detach().numpy() for x in (batch.ids, batch.segment_ids))
-                self.route = route(ids, bags, batch.count, self.ownership)
-                flags = WEIGHTED * (factors is not None) | BACKWARD * backward
-                flags |= WEIGHTS_LEARN * bool(factors is not None and factors.requires_grad and backward)
-                flags |= SIZED * bool(self._scale is not None and factors is None and backward)
+                distinct = route_distinct(ids, bags, batch.count, self.ownership) if self._may_pool else None
+                flags = BACKWARD * backward
+                if distinct is not None:
+                    self.route, self.runs = distinct[0], torch.from_numpy(distinct[1])
+                else:
+                    self.route = route(ids, bags, batch.count, self.ownership)
+                    flags |= WEIGHTED * (factors is not None)
+                    flags |= WEIGHTS_LEARN * bool(factors is not None and factors.requires_grad and backward)
+                    flags |= SIZED * bool(self._scale is not None and factors is None and backward)
                 headers = [[*counts, flags] for counts in zip(self.route.entries, self.route.runs, strict=True)]
             except RowgradError as wrong:
                 error = wrong
@@ -82,6 +92,11 @@ class Request:
     def any_weights_learn(self) -> bool:
         """Whether a rank wants the gradient of its weights."""
         return any(flags & WEIGHTS_LEARN for flags in self._flags)
+
+    @cached_property
+    def bag_sizes(self) -> Array:
+        """How many ids each bag has."""
+        return np.bincount(self.batch.segment_ids.numpy(), minlength=self.batch.count)
 
     def asked(self) -> Asked:
         """What all ranks asked this one for; waits until it is here."""
@@ -115,11 +130,11 @@ class Request:
     def _message(self, flags: int) -> tuple[Tensor, list[int]]:
         found = self.route
         factors = sizes = None
-        if self.factors is not None:
+        if self.factors is not None and flags & WEIGHTED:
             factors = self.factors.detach().to(self._sums).numpy()
             factors = factors if found.order is None else factors[found.order]
         if flags & SIZED:
-            sizes = np.bincount(self.batch.segment_ids.numpy(), minlength=self.batch.count)[found.bags].astype(np.int32)
+            sizes = self.bag_sizes[found.bags].astype(np.int32)
         parts = [self._lengths(n, m, flags) for n, m in zip(found.entries, found.runs, strict=True)]
         message = np.empty(sum(map(sum, parts)), np.uint8)
         at = entry = run = 0

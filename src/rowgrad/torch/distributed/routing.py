@@ -51,6 +51,37 @@ def route(ids: Array, segment_ids: Array, bags: int, ownership: Ownership) -> Ro
     return Route(by_owner, order if ranks > 1 else None, run_bags, lengths, entries.tolist(), runs.tolist())
 
 
+def route_distinct(ids: Array, segment_ids: Array, bags: int, ownership: Ownership) -> tuple[Route, Array] | None:
+    """Each row once, as a run of its own, and each entry's run; None where that would send no less, or is not worth it.
+
+    Where bags are many and rows are few, rows are asked for whole and pooled here: fewer of them travel than sums
+    would.
+    """
+    if ownership.ranks == 1 or not 0 < ownership.rows <= ids.size:
+        return None
+    places, entries = np.full(ownership.rows, -1, np.int32), np.empty(ids.size, np.int32)
+    found = np.empty(ownership.rows, np.int64)
+    count = kernels.routing.distinct(ids, segment_ids, ownership.rows, bags, places, entries, found)
+    if not 0 <= count < bags * owners(ownership.ranks, ids.size / bags):
+        return None
+    made = route(found[:count], np.arange(count), count, ownership)
+    runs = np.empty(count, np.int32)
+    runs[made.bags] = np.arange(count, dtype=np.int32)
+    return made, runs[entries]
+
+
+def owners(ranks: int, ids_per_bag: float) -> float:
+    """On how many ranks the ids of a bag live, where they are spread evenly.
+
+    Examples
+    --------
+    >>> from rowgrad.torch.distributed import cost
+    >>> cost.owners(2, 1), cost.owners(2, 2), round(cost.owners(1024, 30), 1)
+    (1.0, 1.5, 29.6)
+    """
+    return float(ranks * (1 - (1 - 1 / ranks) ** ids_per_bag))
+
+
 def row_type(ownership: Ownership) -> Any:
     """The type that rows travel in: 32 bits where a rank's rows can be counted by them."""
     return np.int32 if ownership.chunk <= np.iinfo(np.int32).max else np.int64

@@ -212,7 +212,8 @@ class ShardedEmbeddingBag(nn.Module):
             def scale(sizes: Any) -> Any:
                 return scales(self.combiner, sizes, kind)
 
-        request = Request(self.exchange, self.ownership, scale, sum_type(kind))
+        may_pool = not self.exact and self.combiner != "max" and kind not in HALVES  # which would be rounded twice
+        request = Request(self.exchange, self.ownership, scale, sum_type(kind), may_pool)
         return request.send(batch, factors, learn and torch.is_grad_enabled(), error)
 
     def forward(
