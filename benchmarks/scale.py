@@ -16,7 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -81,10 +81,13 @@ def serve(rank: int, size: int, path: str, core: int, pipe: Connection) -> None:
         except EOFError:
             return
         if command == "make":
+            layer = None  # its table goes before the next one comes
             layer = Steps(rank, size, *arguments)
             pipe.send(layer.facts())
         elif command == "step":
             pipe.send(layer.step(*arguments))
+        elif command == "plain":
+            pipe.send(layer.step(*arguments, layer.plain))
         else:
             pipe.send(all_to_all(*arguments))
 
@@ -97,6 +100,7 @@ class Steps:
 
         from rowgrad import optim
         from rowgrad.bench import data
+        from rowgrad.torch import EmbeddingBag
         from rowgrad.torch.distributed import ShardedEmbeddingBag
 
         batch = data.batch(shape)
@@ -109,23 +113,30 @@ class Steps:
             shape.rows, shape.width, combiner="mean", sharding="hash",
             fused_optimizer=optim.RowWiseAdagrad(LEARNING_RATE),
         )  # fmt: skip
-        self.shape = shape
+        # The layer for one process, on the same rows.
+        self.plain = None
+        if size == 1:
+            self.plain = EmbeddingBag(shape.rows, shape.width, combiner="mean", _weight=self.layer.weight.detach(),
+                                      fused_optimizer=optim.RowWiseAdagrad(LEARNING_RATE))  # fmt: skip
 
     def facts(self) -> dict[str, Any]:
         """What a step sends, and on how many ranks the ids of a bag live."""
         self.step(1)
         self.layer.traffic.reset()
         self.step(1)
+        sent = dict(self.layer.traffic.sent)
         request = self.layer.start(self.ids, self.offsets)
         request.asked()
-        runs, entries = request.route.runs, request.route.entries
-        return {"sent": dict(self.layer.traffic.sent), "owners": sum(runs) / len(self.offsets), "entries": entries}
+        # Where rows are pooled here, each is a run; the model knows that, and wants the owners of bags.
+        owners = None if request.runs is not None else sum(request.route.runs) / len(self.offsets)
+        return {"sent": sent, "owners": owners, "unique": len(self.ids.unique())}
 
-    def step(self, steps: int) -> float:
+    def step(self, steps: int, layer: Any = None) -> float:
         """Seconds for so many steps."""
+        layer = layer or self.layer
         begin = time.perf_counter()
         for _ in range(steps):
-            self.layer(self.ids, self.offsets).backward(self.grad)
+            layer(self.ids, self.offsets).backward(self.grad)
         return time.perf_counter() - begin
 
 
@@ -164,28 +175,28 @@ def constants(cores: list[int], rounds: int) -> dict[str, float]:
     }
 
 
-def measure(shape: Bags, sizes: tuple[int, ...], cores: list[int], seconds: float, rounds: int) -> dict[str, Any]:
+def measure(groups: dict[int, Ranks], shape: Bags, seconds: float, rounds: int) -> dict[str, Any]:
     """The best round of each number of ranks, one after another in each round."""
-    groups = {size: Ranks(size, cores) for size in sizes}
-    try:
-        facts = {size: group.ask("make", shape) for size, group in groups.items()}
-        once = {size: max(group.ask("step", 2)) / 2 for size, group in groups.items()}
-        steps = {size: max(1, round(seconds / rounds / once[size])) for size in sizes}
-        times: dict[int, list[float]] = {size: [] for size in sizes}
-        for turn in range(rounds):
-            for place in range(len(sizes)):  # none is always the first
-                size = sizes[(place + turn) % len(sizes)]
-                times[size].append(max(groups[size].ask("step", steps[size])) / steps[size])
-    finally:
-        for group in groups.values():
-            group.end()
+    sizes = list(groups)
+    facts = {size: group.ask("make", shape) for size, group in groups.items()}
+    once = {size: max(group.ask("step", 2)) / 2 for size, group in groups.items()}
+    steps = {size: max(1, round(seconds / rounds / once[size])) for size in sizes}
+    times: dict[int, list[float]] = {size: [] for size in sizes}
+    plain = []
+    for turn in range(rounds):
+        for place in range(len(sizes)):  # none is always the first
+            size = sizes[(place + turn) % len(sizes)]
+            times[size].append(max(groups[size].ask("step", steps[size])) / steps[size])
+            if size == 1:
+                plain.append(max(groups[size].ask("plain", steps[size])) / steps[size])
     return {
         str(size): {
             "seconds": min(times[size]),
             "median": statistics.median(times[size]),
-            "sent": {purpose: max(fact["sent"][purpose] for fact in facts[size]) for purpose in facts[size][0]["sent"]},
-            "mean_sent": statistics.mean(sum(fact["sent"].values()) for fact in facts[size]),
-            "owners": statistics.mean(fact["owners"] for fact in facts[size]),
+            "sent": statistics.mean(sum(fact["sent"].values()) for fact in facts[size]),
+            "owners": facts[size][0]["owners"],
+            "unique": statistics.mean(fact["unique"] for fact in facts[size]),
+            **({"plain": min(plain)} if size == 1 else {}),
         }
         for size in sizes
     }
@@ -197,17 +208,21 @@ def run(asked: argparse.Namespace) -> dict[str, Any]:
     if len(cores) < 2:
         sys.exit("this needs two cores")
     cores = cores[:2]
-    found = []
-    for shape in LARGE:
-        if asked.small:
-            shape = Bags(shape.rows // 100, shape.width, shape.bags // 8, shape.ids_per_bag, shape.distribution)
-        ranks = measure(shape, (1, 2), cores, asked.seconds, asked.rounds)
-        ranks |= measure(shape, (3, 4), cores, asked.seconds / 3, 3)
-        found.append({"title": shape.title, **asdict(shape), "ranks": ranks})
-        print(f"{shape.title}: " + ", ".join(f"{n} ranks {1000 * one['seconds']:.1f} ms" for n, one in ranks.items()),
-              flush=True)  # fmt: skip
+    shapes = LARGE
+    if asked.small:
+        shapes = tuple(replace(shape, rows=shape.rows // 100, bags=shape.bags // 8) for shape in LARGE)
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    found: list[dict[str, Any]] = [{"title": shape.title, **asdict(shape), "ranks": {}} for shape in shapes]
+    for sizes, seconds, rounds in (((1, 2), asked.seconds, asked.rounds), ((3, 4), asked.seconds / 3, 3)):
+        groups = {size: Ranks(size, cores) for size in sizes}
+        for shape, one in zip(shapes, found, strict=True):
+            one["ranks"] |= measure(groups, shape, seconds, rounds)
+            times = (f"{size} ranks {1000 * one['ranks'][str(size)]['seconds']:.1f} ms" for size in sizes)
+            print(f"{shape.title}: {', '.join(times)}", flush=True)
+        for group in groups.values():
+            group.end()
     return {
-        "machine": {"cores": len(cores), "processor": processor(), "python": platform.python_version()},
+        "machine": {"cores": len(cores), "processor": processor(), "python": platform.python_version(), "load": load},
         "constants": constants(cores, asked.rounds),
         "shapes": found,
     }
@@ -225,7 +240,7 @@ def processor() -> str:
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=12, help="for each number of ranks and shape")
+    parser.add_argument("--seconds", type=float, default=9, help="for each number of ranks and shape")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--small", action="store_true", help="small tables and batches, to see that it works")
     parser.add_argument("--write", action="store_true", help="write scale.json, the picture and the guide's tables")
