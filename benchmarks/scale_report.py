@@ -67,8 +67,10 @@ def constants(results: dict[str, Any]) -> str:
     found, facts = results["constants"], results["machine"]
     kernels = ", ".join(f"{1e9 * machine(results, shape).kernel:.0f} ns ({shape['title']})"
                         for shape in results["shapes"])  # fmt: skip
-    busy = facts.get("load", 0) > 0.7
-    doubt = [f"- **others used the machine (load {facts.get('load'):.1f}): times are too long**"] if busy else []
+    load = facts["load"]  # None where nobody looked
+    told = "unknown" if load is None else f"{load:.1f}"
+    busy = load is None or load > 0.7
+    doubt = [f"- **others used the machine (load {told}): times are too long**"] if busy else []
     return "\n".join([
         *doubt,
         f"- {facts['processor']}, {facts['cores']} cores; one thread and one core a rank; Gloo over the loopback",
@@ -144,7 +146,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
     left.axvline(results["machine"]["cores"], color="#c9d0d6", zorder=0)
     left.text(results["machine"]["cores"] + 0.05, 0.08, "no more cores from here on", color="#555555", fontsize=9)
     left.set(
-        xlabel="ranks on this machine", ylabel="steps a second, times those of one rank", xticks=sizes, ylim=(0, 2.1)
+        xlabel="ranks on this machine", ylabel="steps a second, times those of one rank", xticks=sizes, ylim=(0, None)
     )
     left.set_title("One batch spread over ranks: measured (dots), model (lines)")
     left.legend(fontsize=8, loc="lower right", bbox_to_anchor=(1, 0.1))
