@@ -57,7 +57,7 @@ def route_distinct(ids: Array, segment_ids: Array, bags: int, ownership: Ownersh
     Where bags are many and rows are few, rows are asked for whole and pooled here: fewer of them travel than sums
     would.
     """
-    if ownership.ranks == 1 or not 0 < ownership.rows <= ids.size:
+    if not 0 < ownership.rows <= ids.size:
         return None
     places, entries = np.full(ownership.rows, -1, np.int32), np.empty(ids.size, np.int32)
     found = np.empty(ownership.rows, np.int64)
