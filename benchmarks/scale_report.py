@@ -149,7 +149,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
         xlabel="ranks on this machine", ylabel="steps a second, times those of one rank", xticks=sizes, ylim=(0, None)
     )
     left.set_title("One batch spread over ranks: measured (dots), model (lines)")
-    left.legend(fontsize=8, loc="lower right", bbox_to_anchor=(1, 0.1))
+    left.legend(fontsize=8, loc="best")
     shape = results["shapes"][0]
     part = whole(shape)
     bandwidth = NETWORKS["25 Gbit/s"]
