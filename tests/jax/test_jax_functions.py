@@ -16,7 +16,7 @@ import rowgrad
 import strategies
 from golden import assert_same
 from rowgrad.dtypes import BFLOAT16
-from rowgrad.jax.portable import FORMS
+from rowgrad.jax.forms import FORMS
 
 DRAWN = sorted(set(FUNCTIONS) & set(strategies.OPERATORS))
 # JAX has neither texts nor quantised types.
@@ -72,7 +72,7 @@ def test_the_core_does_not_load_jax() -> None:
 
 
 @EACH
-@settings(max_examples=3, derandomize=True)
+@settings(max_examples=2, derandomize=True)
 @given(data=st.data())
 def test_at_once_the_bits_are_those_of_numpy(name: str, dtype: Any, data: st.DataObject) -> None:
     args = data.draw(strategies.calls(name, dtype))
@@ -82,8 +82,12 @@ def test_at_once_the_bits_are_those_of_numpy(name: str, dtype: Any, data: st.Dat
             assert_same(one, np.asarray(other), "nan")
 
 
-@pytest.mark.parametrize(("name", "dtype"), [case for case in CASES if case[0] not in AT_ONCE],
-                         ids=lambda value: getattr(value, "name", value))  # fmt: skip
+# A program is compiled for each; how the callback hands over an array depends on little more than its size.
+TRACED = [(name, dtype) for name, dtype in CASES if name not in AT_ONCE
+          and (dtype in strategies.FLOATS or dtype in (np.uint8, np.int64, np.complex64))]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "dtype"), TRACED, ids=lambda value: getattr(value, "name", value))
 @settings(max_examples=1, derandomize=True)
 @given(data=st.data())
 def test_traced_the_bits_are_those_of_numpy(name: str, dtype: Any, data: st.DataObject) -> None:
@@ -177,7 +181,7 @@ def test_without_64_bits_ids_are_cut_to_32() -> None:
 def test_a_program_for_another_device_has_no_callback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rowgrad.jax.differentiable._only_cpus", lambda: False)
     # Reports call back as well, and JAX refuses to write that down for a device that is not there.
-    monkeypatch.setattr("rowgrad.jax.portable._report", lambda call, ok, values, results: results)
+    monkeypatch.setattr("rowgrad.jax.forms._report", lambda call, ok, values, results: results)
     data, ids, segments = jnp.arange(6.0).reshape(3, 2), jnp.array([2, 0, 2]), jnp.array([0, 0, 1])
     traced = jax.jit(lambda d, i, s: rj.sparse_segment_mean(d, i, s, 2)).trace(data, ids, segments)
     assert "buffer_python" in traced.lower(lowering_platforms=("cpu",)).as_text()

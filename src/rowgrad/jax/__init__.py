@@ -6,8 +6,8 @@ rounding. The functions are made from the catalogue: names and arguments are tho
 
 from typing import Any
 
+from rowgrad.jax.bags import embedding_bag
 from rowgrad.jax.differentiable import portable
-from rowgrad.jax.embedding_bag import embedding_bag
 from rowgrad.jax.functions import FUNCTIONS
 from rowgrad.jax.rows import TakenRows, take_rows, value_and_row_grad
 

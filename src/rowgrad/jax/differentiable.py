@@ -21,7 +21,7 @@ from rowgrad import dtypes
 from rowgrad.errors import RowgradError
 from rowgrad.jax import host
 from rowgrad.jax.call import Call, bind, results_of
-from rowgrad.jax.portable import run as run_portable
+from rowgrad.jax.forms import run as run_portable
 from rowgrad.ops import Operator
 from rowgrad.ops.attributes import check_attributes
 from rowgrad.ops.gradients import evaluate, parse, rules

@@ -5,8 +5,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from rowgrad.jax.portable.common import Sizes, all_in, per_row, rounded, rows_at, sum_into, widened
-from rowgrad.jax.portable.segments import ranks_of
+from rowgrad.jax.forms.common import Sizes, all_in, per_row, rounded, rows_at, sum_into, widened
+from rowgrad.jax.forms.segments import ranks_of
 
 
 def _weighed(values: Any, weights: Any, ids: Any) -> Any:

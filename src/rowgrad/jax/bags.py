@@ -9,7 +9,7 @@ from rowgrad import arrays
 from rowgrad.errors import InvalidArgumentError
 from rowgrad.jax.call import to_jax
 from rowgrad.jax.differentiable import apply
-from rowgrad.jax.portable.common import sum_into, widened
+from rowgrad.jax.forms.common import sum_into, widened
 from rowgrad.ops import OPERATORS, checks
 
 KINDS = {"sum": "Sum", "mean": "Mean", "sqrtn": "SqrtN"}

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from rowgrad.jax.portable.common import Sizes, all_in, rounded, rows_at, sum_into, widened
+from rowgrad.jax.forms.common import Sizes, all_in, rounded, rows_at, sum_into, widened
 
 
 def _fill(indices: Any, values: Any, rows: int, default_value: Any) -> Any:

@@ -14,8 +14,8 @@ import numpy as np
 from rowgrad import dtypes
 from rowgrad.jax import host
 from rowgrad.jax.call import Call
-from rowgrad.jax.portable import entries, segments, weighted
-from rowgrad.jax.portable.common import Sizes
+from rowgrad.jax.forms import entries, segments, weighted
+from rowgrad.jax.forms.common import Sizes
 
 FORMS: dict[str, Callable[..., Any]] = {**segments.FORMS, **entries.FORMS, **weighted.FORMS}
 

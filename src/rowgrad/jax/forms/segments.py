@@ -6,7 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from rowgrad.jax.portable.common import Sizes, all_in, per_row, rounded, rows_at, sum_into, widened
+from rowgrad.jax.forms.common import Sizes, all_in, per_row, rounded, rows_at, sum_into, widened
 
 
 def _factors(kind: str, segment_ids: Any, segments: int, dtype: Any) -> Any:
