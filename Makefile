@@ -5,7 +5,7 @@
 
 PYTHON ?= python3
 # What the tests compare with and pass arrays of; `make test FRAMEWORKS=` does without, and says what it skips.
-FRAMEWORKS ?= torch==2.13.0 fbgemm-gpu-cpu==1.8.0 jax scipy matplotlib
+FRAMEWORKS ?= torch==2.13.0 fbgemm-gpu-cpu==1.8.0 jax optax flax equinox scipy matplotlib
 TENSORFLOW ?= tensorflow-cpu==2.21.0
 # Whom `make bench` measures against, and what draws its pictures.
 PEERS ?= $(TENSORFLOW) torch==2.13.0 fbgemm-gpu-cpu==1.8.0 jax scipy matplotlib
@@ -15,7 +15,7 @@ SOURCES := pyproject.toml $(shell find src -name '*.py' -o -name '*.pyi')
 STUDIO := studio/pyproject.toml studio/hatch_build.py studio/web/package-lock.json studio/web/build.mjs \
   $(shell find studio/src studio/web/src studio/web/static examples/pages -type f -not -name '*.pyc')
 
-.PHONY: run studio test test-oracle bench lint docs clean
+.PHONY: run studio test test-oracle bench bench-scale lint docs clean
 
 run: .venv/ready
 	.venv/bin/rowgrad run examples/pages/tour.page.json --svg tour.svg --force
@@ -33,6 +33,9 @@ test-oracle: .venv-oracle/ready
 bench: .venv-bench/ready
 	.venv-bench/bin/rowgrad bench --peers all --json benchmarks/results.json --pictures docs/images
 	.venv-bench/bin/python -m rowgrad.bench.documents benchmarks/results.json docs/performance.md README.md
+
+bench-scale: .venv-bench/ready
+	.venv-bench/bin/python benchmarks/scale.py --write
 
 lint: .venv-lint/ready studio/web/node_modules/.package-lock.json
 	.venv-lint/bin/ruff check .

@@ -174,7 +174,7 @@ def _to_jax(array: Array) -> Any:
                 code="needs-x64",
             )
         array = array.astype(np.int32)
-    return jax.numpy.asarray(array)
+    return jax.device_put(array)  # `asarray` would compile a program for each new shape
 
 
 # TensorFlow
