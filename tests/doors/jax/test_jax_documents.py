@@ -1,4 +1,4 @@
-"""The snippets of docs/jax.md for Optax, Flax and Equinox are run: they are `py` fences, since a plain user of JAX needs none of these."""
+"""The snippets of docs/jax.md for Optax, Flax and Equinox, which plain users of JAX need not have, are run."""
 
 import re
 from pathlib import Path
