@@ -9,8 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rowgrad import arrays
 from rowgrad.errors import InvalidArgumentError
+from rowgrad.ops.results import RowGradient
 from rowgrad.optim import Optimizer
+from rowgrad.tables import Table
 from rowgrad.torch import bags
 from rowgrad.torch.pooling import Way, factors_of, pool
 
@@ -105,6 +108,7 @@ class EmbeddingBag(nn.Module):
             self.reset_parameters()
         else:
             self.weight = nn.Parameter(_fitting(_weight, num_embeddings, embedding_dim))
+        self._table: Table | None = None
         self.fused_optimizer = fused_optimizer
         if fused_optimizer is not None:
             for name, array in fused_optimizer.init(self.weight.detach()).items():
@@ -157,6 +161,40 @@ class EmbeddingBag(nn.Module):
             )
         layer = cls(*embeddings.shape, _weight=embeddings, **settings)
         layer.weight.requires_grad_(not freeze)
+        return layer
+
+    @classmethod
+    def from_table(cls, table: Table, **settings: Any) -> "EmbeddingBag":
+        """A layer over a table on disk, which stays where it is: rows are read from it, and changed in it.
+
+        Where the table has an optimizer, it is fused into the backward pass, and its state is in the table, not in the
+        state_dict. Without one, whoever changes the rows ends each step with ``table.end_step()``. A table that is open
+        for reading only is not trained.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import torch
+        >>> import rowgrad
+        >>> from rowgrad import optim
+        >>> from rowgrad.torch import EmbeddingBag
+        >>> folder = tempfile.mkdtemp()
+        >>> with rowgrad.Table.create(f"{folder}/words", 1000, 2, optimizer=optim.SGD(lr=0.5)) as table:
+        ...     bag = EmbeddingBag.from_table(table, combiner="sum")
+        ...     bag(torch.tensor([[7, 7]])).sum().backward()
+        ...     table.array[7].tolist(), table.steps
+        ([-1.0, -1.0], 1)
+        """
+        if "fused_optimizer" in settings:
+            raise InvalidArgumentError(
+                "a table on disk has its optimizer with it. Leave fused_optimizer out, and set table.optimizer.",
+                code="wrong-argument",
+                argument="fused_optimizer",
+            )
+        memory = arrays.TORCH.hand_back(arrays.settle(table.array))
+        layer = cls(table.rows, table.width, _weight=memory, **settings)
+        layer.weight.requires_grad_(table.array.flags.writeable)
+        layer._table = table if table.optimizer is not None else None
         return layer
 
     def reset_parameters(self) -> None:
@@ -212,7 +250,7 @@ class EmbeddingBag(nn.Module):
         factors = None
         if batch.weights is not None:
             factors = factors_of(batch.weights, batch.segment_ids, batch.count, self.combiner)
-        update = None if self.fused_optimizer is None else self._update
+        update = None if self.fused_optimizer is None and self._table is None else self._update
         way = Way(self.combiner, self.sparse, self.scale_grad_by_freq, update)
         return pool(self.weight, batch.ids, batch.segment_ids, batch.count, factors, way)
 
@@ -231,6 +269,10 @@ class EmbeddingBag(nn.Module):
 
     def _update(self, weight: Tensor, grad: Any, *entries: Tensor) -> None:
         """Change the table by the gradient of the pooled rows, or by a compact one."""
+        if self._table is not None:
+            self._update_table(self._table, grad, entries)
+            torch.autograd.graph.increment_version(weight)
+            return
         assert self.fused_optimizer is not None
         table, state = weight.detach(), self.fused_state
         if not entries:
@@ -246,6 +288,14 @@ class EmbeddingBag(nn.Module):
             combiner = self.combiner if factors is None else "sum"
             self.fused_optimizer.step_pooled(table, grad, ids, segment_ids, state, combiner=combiner, weights=factors)
         torch.autograd.graph.increment_version(weight)
+
+    def _update_table(self, table: Table, grad: Any, entries: tuple[Any, ...]) -> None:
+        if not entries:
+            table.step(RowGradient(*map(bags.array_of, grad)))
+            return
+        ids, segment_ids, factors = (each if each is None else bags.array_of(each) for each in entries)
+        combiner = self.combiner if factors is None else "sum"
+        table.step_pooled(bags.array_of(grad), ids, segment_ids, combiner=combiner, weights=factors)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
         """A table without the state of an optimizer, such as PyTorch's, is taken; the state stays as it is."""

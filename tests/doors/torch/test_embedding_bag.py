@@ -382,6 +382,35 @@ def test_a_changed_table_is_noticed() -> None:
         torch.autograd.grad(layer(torch.tensor([[1, 2]])).sum(), layer.weight, create_graph=True)
 
 
+@pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn", "max"])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_a_layer_over_a_table_on_disk(combiner: str, weighted: bool, tmp_path: Any) -> None:
+    if weighted and combiner == "max":
+        return
+    optimizer = optim.Adam(lr=0.1)
+    plain = EmbeddingBag(ROWS, WIDTH, combiner=combiner, fused_optimizer=optimizer, _weight=table())
+    with rowgrad.Table.create(tmp_path / "t", ROWS, WIDTH, optimizer=optimizer) as stored:
+        stored.array[:] = table().numpy()
+        stored.touch(np.arange(ROWS))
+        layer = EmbeddingBag.from_table(stored, combiner=combiner)
+        for step in range(4):
+            ids = torch.tensor(np.random.default_rng(step).integers(0, ROWS, (3, 4)))
+            weights = torch.rand(3, 4) if weighted else None
+            for each in (layer, plain):
+                each(ids, None, weights).square().sum().backward()
+            stored.flush()
+            assert torch.equal(layer.weight, plain.weight)
+        assert stored.steps == 4
+    with rowgrad.Table.open(tmp_path / "t", mode="r") as stored:
+        assert np.array_equal(stored.array, plain.weight.detach().numpy())
+        assert np.array_equal(stored.state["v"], plain.fused_state["v"].numpy())
+        layer = EmbeddingBag.from_table(stored, combiner=combiner)
+        assert not layer.weight.requires_grad
+        assert torch.equal(layer(ids), plain(ids))
+        with pytest.raises(rowgrad.InvalidArgumentError, match=r"table\.optimizer"):
+            EmbeddingBag.from_table(stored, fused_optimizer=optimizer)
+
+
 # What is refused
 
 
