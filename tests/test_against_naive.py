@@ -31,6 +31,8 @@ COPIES = (
     *("sparse_fill_empty_rows", "ragged_fill_empty_rows"),
     *("sparse_slice", "sparse_slice_grad", "sparse_slice_grad_grad", "sparse_segment_max_grad_grad"),
 )
+# These take ids and no values.
+ON_IDS = ("index_rank", "chosen_rank", "segment_ids_from_offsets")
 
 
 @pytest.fixture(autouse=True)
@@ -137,7 +139,7 @@ def test_results_are_fresh(op: str) -> None:
     """Writing to a result changes neither the input nor another result."""
 
     @settings(max_examples=10, deadline=None)
-    @given(strategies.calls(op, np.dtype(np.int64 if op in ("index_rank", "chosen_rank") else np.float32)))
+    @given(strategies.calls(op, np.dtype(np.int64 if op in ON_IDS else np.float32)))
     def check(args: Args) -> None:
         results = as_tuple(getattr(rowgrad, op)(**args))
         for i, result in enumerate(results):

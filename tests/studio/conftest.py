@@ -7,6 +7,15 @@ import pytest
 from studio_client import PAGE, Client, Tab, studio
 
 
+@pytest.fixture(autouse=True)
+def no_ceiling_stays() -> Iterator[None]:
+    """The studio gives its process a ceiling of memory, which is not for the tests that follow."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    yield
+    resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "pages").mkdir()
