@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[2]
 KERAS = tf.keras.optimizers
 LR = 0.125
 ROWS, WIDTH, STEPS = 12, 3, 20
-# Keras' optimizer, ours set as the guide says, and how far apart they may be after the steps. Keras' are made in the test:
-# one starts TensorFlow, whose number of threads other tests set before.
+# Keras' optimizer, ours set as the guide says, and how far apart they may be after the steps. Keras' are made in the
+# test: one starts TensorFlow, whose number of threads other tests set before.
 SAME = {
     "sgd": (lambda: KERAS.SGD(LR), optim.SGD(LR), 1e-6),
     "momentum": (lambda: KERAS.SGD(LR, momentum=0.9), optim.SGD(LR, momentum=0.9, decay_untouched=True), 2e-5),
