@@ -9,14 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rowgrad import arrays, functions
+from rowgrad import arrays, combiners, functions
 from rowgrad.dtypes import Array
 from rowgrad.errors import InvalidArgumentError
 from rowgrad.ops import checks
 from rowgrad.ops.pins import Input, Pin
-
-COMBINERS = ("mean", "sqrtn", "sum")
-POOLS = {"mean": "sparse_segment_mean", "sqrtn": "sparse_segment_sqrt_n", "sum": "sparse_segment_sum"}
 
 _IDS = ("int32", "int64")
 _INDICES = Input(Pin("sp_ids.indices", "int64", "[N, D]", ""), ("int64",))
@@ -58,7 +55,7 @@ def embedding_lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, co
     >>> rowgrad.embedding_lookup_sparse([[1.0], [2.0], [3.0], [4.0]], ids).tolist()
     [[3.0], [1.0]]
     """
-    _check_combiner(combiner)
+    combiners.check(combiner, sorted(combiners.COMBINERS))
     params = _table(params)
     ids = _read(sp_ids)
     return _pool(params, ids.values, ids.indices[:, 0], None, _weights(sp_weights, ids, params), combiner)
@@ -92,7 +89,7 @@ def safe_embedding_lookup_sparse(
     >>> rowgrad.safe_embedding_lookup_sparse(table, ids, default_id=2).tolist()
     [[2.0], [3.0], [4.0]]
     """
-    _check_combiner(combiner)
+    combiners.check(combiner, sorted(combiners.COMBINERS))
     params = _table(params)
     ids = _read(sp_ids)
     weights = _weights(sp_weights, ids, params)
@@ -196,7 +193,7 @@ def _row_numbers(ids: _Ids) -> Array:
 def _pool(params: Any, ids: Array, segments: Array, rows: int | None, weights: Any, combiner: str) -> Any:
     door = _door(params)
     if weights is None:
-        pool = getattr(door, POOLS[combiner])
+        pool = getattr(door, combiners.COMBINERS[combiner].function)
         return pool(params, _like(params, ids), _like(params, segments), *(() if rows is None else (rows,)))
     if rows is None:
         rows = int(segments[-1]) + 1 if segments.size else 0
@@ -218,16 +215,6 @@ def _pool(params: Any, ids: Array, segments: Array, rows: int | None, weights: A
         scale = known / (total**0.5 if combiner == "sqrtn" else total)
         factors = weights * scale[_like(weights, segments)]
     return door.sparse_segment_weighted_sum(params, factors, _like(params, ids), _like(params, segments), rows)
-
-
-def _check_combiner(combiner: str) -> None:
-    if combiner not in COMBINERS:
-        raise InvalidArgumentError(
-            f"combiner is {combiner!r}; it must be one of {', '.join(COMBINERS)}.",
-            code="bad-combiner",
-            argument="combiner",
-            value=combiner,
-        )
 
 
 # What differs from kind to kind

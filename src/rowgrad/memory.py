@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable
 from functools import cache
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,9 @@ from rowgrad import kernels
 from rowgrad.dtypes import Array
 from rowgrad.errors import InvalidArgumentError, OutOfMemoryError
 from rowgrad.kernels.kinds import SMALL, SMALL_WORK
+from rowgrad.limits import available
 from rowgrad.threads import Crew
 
-_GROUP = Path("/sys/fs/cgroup")
 POOLED = 1 << 20  # the memory of results from this size on is taken back
 LINE = 64  # bytes of a cache line; large results begin with one, so that their rows lie in as few as can be
 PAST = 1 << 22  # results from this size on are written past the caches, which would read their lines first
@@ -219,41 +218,6 @@ def _available_after_clearing(nbytes: int) -> int:
     """What is free; if that is less than `nbytes`, what is kept for later results is given up first."""
     free = available()
     return free if nbytes <= free or not clear_pool() else available()
-
-
-def available() -> int:
-    """The bytes this process can still get: what the machine has free, within the limit of its control group."""
-    free = _machine_free()
-    limit = _number(_GROUP / "memory.max")
-    used = _number(_GROUP / "memory.current")
-    if limit is not None and used is not None:
-        free = min(free, max(0, limit - used + _cached_files()))
-    return free
-
-
-def _machine_free() -> int:
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 1 << 62  # not Linux: the allocation itself tells
-
-
-def _cached_files() -> int:
-    """The bytes of the control group that are copies of files and can be dropped at any time."""
-    for line in (_GROUP / "memory.stat").read_text().splitlines():
-        if line.startswith("inactive_file "):
-            return int(line.split()[1])
-    return 0
-
-
-def _number(path: Path) -> int | None:
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):  # no control group, or the word "max"
-        return None
 
 
 def _after_fork() -> None:

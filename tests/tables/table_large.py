@@ -13,8 +13,8 @@ import numpy as np
 from table_training import Array, batch, first_rows
 
 import rowgrad
+from rowgrad import limits
 from rowgrad.optim import Adagrad
-from rowgrad.tables import limits
 
 ENTRIES = 3000
 

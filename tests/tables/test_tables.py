@@ -11,8 +11,7 @@ import pytest
 from table_training import Array, batch, first_rows
 
 import rowgrad
-from rowgrad import Table, optim
-from rowgrad.tables import limits
+from rowgrad import Table, limits, optim
 
 OPTIMIZERS: list[tuple[str, dict[str, Any]]] = [
     ("SGD", {}),

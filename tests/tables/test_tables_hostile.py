@@ -19,10 +19,10 @@ from table_training import Array, batch, first_rows
 
 import rowgrad
 from optional import missing
-from rowgrad import Table, optim
+from rowgrad import Table, limits, optim
 from rowgrad.errors import FileError
 from rowgrad.tables import header as headers
-from rowgrad.tables import journal, limits
+from rowgrad.tables import journal
 
 ROWS, WIDTH = 5000, 32
 
@@ -490,7 +490,7 @@ def test_steps_of_threads_are_made_one_after_the_other(path: Path) -> None:
 def test_limits_of_groups_are_found(tmp_path: Path) -> None:
     from table_groups import little_memory
 
-    code = "from rowgrad.tables import limits; print(limits.available())"
+    code = "from rowgrad import limits; print(limits.available())"
     with little_memory(200 << 20) as (_, join):
         done = subprocess.run(
             [sys.executable, "-c", code], preexec_fn=join, stdout=subprocess.PIPE, text=True, check=True

@@ -6,14 +6,12 @@ import jax
 import jax.numpy as jnp
 
 from rowgrad import arrays
+from rowgrad.combiners import COMBINERS, WITH_MAX
 from rowgrad.errors import InvalidArgumentError
 from rowgrad.jax.call import to_jax
 from rowgrad.jax.differentiable import apply
 from rowgrad.jax.forms.common import sum_into, widened
 from rowgrad.ops import OPERATORS, checks
-
-KINDS = {"sum": "Sum", "mean": "Mean", "sqrtn": "SqrtN"}
-COMBINERS = (*KINDS, "max")
 
 
 def embedding_bag(
@@ -70,8 +68,8 @@ def embedding_bag(
     >>> rowgrad.jax.embedding_bag(table, [[0, 2], [1, 1]], combiner="max").tolist()
     [[5.0, 6.0], [3.0, 4.0]]
     """
-    if combiner not in COMBINERS:
-        raise _wrong("combiner", f"combiner is {combiner!r}; allowed: {', '.join(COMBINERS)}.", combiner)
+    if combiner not in WITH_MAX:
+        raise _wrong("combiner", f"combiner is {combiner!r}; allowed: {', '.join(WITH_MAX)}.", combiner)
     table, ids = _array("table", table), _array("ids", ids)
     checks.at_least_vector("table", table)
     weights = None if per_sample_weights is None else _array("per_sample_weights", per_sample_weights)
@@ -100,7 +98,7 @@ def _pool(table: Any, ids: Any, bags: Any, number: int, combiner: str, weights: 
         return apply(OPERATORS["SparseSegmentWeightedSum"], [table, weights, ids, bags, number])
     # The gradient of a gradient pools as the forward operator does, but takes bags in any order.
     suffix = "WithNumSegments" if is_sorted else "GradGrad"
-    return apply(OPERATORS[f"SparseSegment{KINDS[combiner]}{suffix}"], [table, ids, bags, number])
+    return apply(OPERATORS[f"SparseSegment{COMBINERS[combiner].name}{suffix}"], [table, ids, bags, number])
 
 
 def _normalised(weights: Any, bags: Any, number: int, combiner: str) -> Any:

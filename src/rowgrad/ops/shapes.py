@@ -19,7 +19,7 @@ Shape = tuple[Size, ...]
 
 
 @cache
-def _parts(text: str) -> tuple[ast.expr, ...]:
+def parts_of(text: str) -> tuple[ast.expr, ...]:
     """The sizes in a shape such as ``[N, rank]``; ``...`` stands for any further ones."""
     tree = ast.parse(text, mode="eval").body
     assert isinstance(tree, ast.List)
@@ -58,7 +58,7 @@ def size_names(pin: Pin, rank: int) -> tuple[str, ...]:
     """The letters by which `pin` calls its first sizes; the positions of those that have none."""
     return tuple(
         part.id if isinstance(part, ast.Name) else f"{pin.name}{axis}"
-        for axis, part in enumerate(_parts(pin.shape)[:rank])
+        for axis, part in enumerate(parts_of(pin.shape)[:rank])
         if not isinstance(part, ast.Constant)
     )
 
@@ -72,7 +72,7 @@ def same_size(left: Size, right: Size) -> bool | None:
 
 def _match(pin: Pin, shape: Shape, sizes: dict[str, Size]) -> Shape:
     """Bind the sizes that `pin` names to those of `shape`; gives what ``...`` stands for."""
-    parts = _parts(pin.shape)
+    parts = parts_of(pin.shape)
     open_ended = bool(parts) and isinstance(parts[-1], ast.Constant)
     named = parts[:-1] if open_ended else parts
     if len(shape) < len(named) or (len(shape) > len(named) and not open_ended):
@@ -98,7 +98,7 @@ def _match(pin: Pin, shape: Shape, sizes: dict[str, Size]) -> Shape:
 
 def _shape(pin: Pin, sizes: Mapping[str, Size], rest: Shape, values: Mapping[str, Any]) -> Shape:
     shape: list[Size] = []
-    for part in _parts(pin.shape):
+    for part in parts_of(pin.shape):
         if isinstance(part, ast.Constant):
             shape.extend(rest)
         else:

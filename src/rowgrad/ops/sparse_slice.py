@@ -25,7 +25,7 @@ def _slice(indices: Array, values: Array, shape: Array, start: Array, size: Arra
     checks.rank("size", size, 1)
     checks.same_length("start", start.size, "shape", shape.size)
     checks.same_length("size", size.size, "shape", shape.size)
-    output_shape = _output_shape(shape, start, size)
+    output_shape = window_shape(shape, start, size)
 
     entries, rank = indices.shape
     flat, window = indices.reshape(-1), np.maximum(size, 0)
@@ -46,7 +46,7 @@ def _slice(indices: Array, values: Array, shape: Array, start: Array, size: Arra
     return SparseTensor(output_indices, values[output_values] if is_text else output_values, output_shape)
 
 
-def _output_shape(shape: Array, start: Array, size: Array) -> Array:
+def window_shape(shape: Array, start: Array, size: Array) -> Array:
     """The shape of the slice; in Python's whole numbers, which no start or size can overflow."""
     if shape.size > MOST_DIMENSIONS:
         raise InvalidArgumentError(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rowgrad import arrays, dtypes, kernels
+from rowgrad import arrays, combiners, dtypes, kernels
 from rowgrad.errors import DTypeError, InvalidArgumentError
-from rowgrad.kernels.kinds import MEAN, SMALL, SQRT_N, SUM
+from rowgrad.kernels.kinds import SMALL
 from rowgrad.memory import allocate, small_work
 from rowgrad.ops import OPERATORS, checks
 from rowgrad.ops.order import Order, order_ids
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from rowgrad.dtypes import Array
     from rowgrad.plan import Plan
 
-COMBINERS = {"sum": SUM, "mean": MEAN, "sqrtn": SQRT_N}
 _WEIGHTS = Input(Pin("weights", "Tw", "[N]", "The factor of each entry."), dtypes.FLOATS)
 
 
@@ -222,13 +221,7 @@ class Optimizer:
         InvalidArgumentError, OutOfRangeError, DTypeError
             As `step`, and as the gradient would. After an error nothing has been changed.
         """
-        if combiner not in COMBINERS:
-            raise InvalidArgumentError(
-                f"combiner is {combiner!r}; it must be one of {', '.join(COMBINERS)}.",
-                code="bad-combiner",
-                argument="combiner",
-                value=combiner,
-            )
+        combiners.check(combiner)
         if weights is not None and combiner != "sum":
             raise InvalidArgumentError(
                 f"weights are factors as they are, and combiner is {combiner!r}. Pass combiner='sum', and weights that "
@@ -249,7 +242,7 @@ class Optimizer:
         factors = None if weights is None else _fit_weights(weights, rows, grads)
         read = {"grad": grads, "indices": rows, "segment_ids": segments, "weights": factors}
         check_apart(step.target, step.state, {name: array for name, array in read.items() if array is not None})
-        kind = COMBINERS[combiner]
+        kind = combiners.COMBINERS[combiner].kind
         few = None
         if 0 < rows.size <= SMALL and target.size and factors is None and plan is None and target.dtype.itemsize > 2:
             few = sum_few(kind, grads, rows, segments, target.shape[0], "rows of the table")

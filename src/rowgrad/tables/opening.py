@@ -5,9 +5,10 @@ from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
+from rowgrad import limits
 from rowgrad.errors import FileError
 from rowgrad.tables import header as headers
-from rowgrad.tables import journal, limits
+from rowgrad.tables import journal
 from rowgrad.tables.header import Header
 from rowgrad.tables.lock import Lock
 from rowgrad.tables.mapping import Mapping

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rowgrad import dtypes
+from rowgrad import combiners, dtypes, limits
 from rowgrad.errors import FileError, InvalidArgumentError, OutOfRangeError, RowgradError
-from rowgrad.tables import creating, journal, limits, opening
+from rowgrad.tables import creating, journal, opening
 from rowgrad.tables import header as headers
 from rowgrad.tables.header import Header
 from rowgrad.tables.mapping import PAGE, Mapping
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from rowgrad.ops.results import RowGradient
     from rowgrad.plan import Plan
 
-POOLS = {"mean": "sparse_segment_mean", "sqrtn": "sparse_segment_sqrt_n", "sum": "sparse_segment_sum"}
 LEAST_CHANGED = 1 << 22  # bytes of changes below which no table is flushed by itself
 
 
@@ -232,15 +231,11 @@ class Table:
         """
         from rowgrad import functions
 
-        if combiner not in POOLS:
-            raise InvalidArgumentError(
-                f"combiner is {combiner!r}; it must be one of {', '.join(POOLS)}.",
-                code="bad-combiner",
-                argument="combiner",
-                value=combiner,
-            )
+        combiners.check(combiner)
         if weights is None:
-            return getattr(functions, POOLS[combiner])(self.array, indices, segment_ids, num_segments)
+            return getattr(functions, combiners.COMBINERS[combiner].function)(
+                self.array, indices, segment_ids, num_segments
+            )
         if combiner != "sum":
             raise InvalidArgumentError(
                 f"combiner is {combiner!r}, and weights go with sum only. Divide the weights of each segment first.",

@@ -14,7 +14,7 @@ import torch
 
 from rowgrad.errors import InvalidArgumentError
 from rowgrad.ops import Operator, Pin
-from rowgrad.ops.shapes import _parts, is_open
+from rowgrad.ops.shapes import is_open, parts_of
 from rowgrad.torch.schema import Role, roles, snake_case
 
 
@@ -32,7 +32,7 @@ def _takes_columns(operator: Operator) -> frozenset[int]:
 
 
 def _has_rows(pin: Pin) -> bool:
-    return len(_parts(pin.shape)) > 1
+    return len(parts_of(pin.shape)) > 1
 
 
 def _whole(operator: Operator) -> set[str]:
@@ -101,7 +101,7 @@ def _as_columns(operator: Operator, overload: Any, columns: frozenset[int], size
 def _refuse_unknown_sizes(operator: Operator, batched: frozenset[int]) -> None:
     """An output whose size depends on values of a batched input has as many sizes as the batch has elements."""
     for pin in operator.outputs:
-        for part in _parts(pin.shape):
+        for part in parts_of(pin.shape):
             if operator.shape_rule is None and _depends_on_values(part, operator):
                 raise InvalidArgumentError(
                     f"the size of {pin.name} depends on values, so the results of a batch cannot be stacked. "
@@ -117,7 +117,7 @@ def _depends_on_values(part: ast.expr, operator: Operator) -> bool:
         return False
     if not isinstance(part, ast.Name):
         return True
-    sizes = {node.id for pin in operator.inputs for p in _parts(pin.shape) for node in ast.walk(p)
+    sizes = {node.id for pin in operator.inputs for p in parts_of(pin.shape) for node in ast.walk(p)
              if isinstance(node, ast.Name)}  # fmt: skip
     return part.id not in sizes | {pin.name for pin in operator.inputs}
 

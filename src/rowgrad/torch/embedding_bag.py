@@ -16,8 +16,8 @@ from rowgrad.optim import Optimizer
 from rowgrad.tables import Table
 from rowgrad.torch import bags
 from rowgrad.torch.pooling import Way, factors_of, pool
+from rowgrad.torch.settings import fitting, one_combiner, padding, size
 
-COMBINERS = ("sum", "mean", "sqrtn", "max")
 STATE = "fused_"  # in front of the names of the buffers that a fused optimizer keeps
 
 
@@ -87,11 +87,11 @@ class EmbeddingBag(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.num_embeddings = _size("num_embeddings", num_embeddings)
-        self.embedding_dim = _size("embedding_dim", embedding_dim)
-        self.combiner = _one_combiner(combiner, mode)
+        self.num_embeddings = size("num_embeddings", num_embeddings)
+        self.embedding_dim = size("embedding_dim", embedding_dim)
+        self.combiner = one_combiner(combiner, mode)
         self.sparse = sparse
-        self.padding_idx = _padding(padding_idx, num_embeddings)
+        self.padding_idx = padding(padding_idx, num_embeddings)
         self.max_norm = None if max_norm is None else float(max_norm)
         self.norm_type = float(norm_type)
         self.scale_grad_by_freq = scale_grad_by_freq
@@ -107,7 +107,7 @@ class EmbeddingBag(nn.Module):
             self.weight = nn.Parameter(torch.empty(num_embeddings, embedding_dim, device=device, dtype=dtype))
             self.reset_parameters()
         else:
-            self.weight = nn.Parameter(_fitting(_weight, num_embeddings, embedding_dim))
+            self.weight = nn.Parameter(fitting(_weight, num_embeddings, embedding_dim))
         self._table: Table | None = None
         self.fused_optimizer = fused_optimizer
         if fused_optimizer is not None:
@@ -303,57 +303,3 @@ class EmbeddingBag(nn.Module):
         if own and not any(name in state_dict for name in own):
             state_dict = {**state_dict, **{name: self._buffers[name.removeprefix(prefix)] for name in own}}
         super()._load_from_state_dict(state_dict, prefix, *others)
-
-
-def _size(argument: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InvalidArgumentError(
-            f"{argument} is {value!r}; it must be a whole number, 0 or more.",
-            code="negative-size",
-            argument=argument,
-            value=value,
-        )
-    return value
-
-
-def _one_combiner(combiner: str | None, mode: str | None) -> str:
-    if combiner is not None and mode is not None and combiner != mode:
-        raise InvalidArgumentError(
-            f"combiner is {combiner!r} and mode {mode!r}; they are two names of one setting. Pass one.",
-            code="bad-combiner",
-            argument="mode",
-            value=mode,
-        )
-    chosen = combiner or mode or "mean"
-    if chosen not in COMBINERS:
-        raise InvalidArgumentError(
-            f"combiner is {chosen!r}; it must be one of {', '.join(COMBINERS)}.",
-            code="bad-combiner",
-            argument="combiner",
-            value=chosen,
-        )
-    return chosen
-
-
-def _padding(padding_idx: int | None, rows: int) -> int | None:
-    if padding_idx is None:
-        return None
-    if not -rows <= padding_idx < rows:
-        raise InvalidArgumentError(
-            f"padding_idx is {padding_idx}; allowed: {-rows} to {rows - 1}, rows of the table.",
-            code="index-out-of-range",
-            argument="padding_idx",
-            value=padding_idx,
-        )
-    return padding_idx % rows
-
-
-def _fitting(weight: Tensor, rows: int, columns: int) -> Tensor:
-    if tuple(weight.shape) != (rows, columns):
-        raise InvalidArgumentError(
-            f"_weight has shape {list(weight.shape)}; it must be [{rows}, {columns}].",
-            code="wrong-shape",
-            argument="_weight",
-            value=tuple(weight.shape),
-        )
-    return weight

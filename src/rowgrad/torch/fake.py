@@ -16,7 +16,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from rowgrad import dtypes
 from rowgrad.ops import Operator, Pin
 from rowgrad.ops.pins import Input
-from rowgrad.ops.shapes import _parts, infer
+from rowgrad.ops.shapes import infer, parts_of
 from rowgrad.torch.schema import DTYPES, NAMES, Role, roles, settings
 
 
@@ -102,7 +102,7 @@ def _by_notation(operator: Operator, values: tuple[Any, ...], _: Any) -> dict[st
     symbols: dict[str, Any] = {}
     shapes: dict[str, Any] = {}
     for pin in operator.outputs:
-        stated, shape = _parts(pin.shape), list(inferred[pin.name] or ())
+        stated, shape = parts_of(pin.shape), list(inferred[pin.name] or ())
         for axis, size in enumerate(shape):
             if size is None:
                 shape[axis] = _size(stated[axis], numbers, symbols)

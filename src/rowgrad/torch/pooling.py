@@ -10,15 +10,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from rowgrad.combiners import COMBINERS
 from rowgrad.errors import InvalidArgumentError
 from rowgrad.ops import OPERATORS
 from rowgrad.ops.results import RowGradient
 from rowgrad.torch.bags import is_plain, on_arrays
+from rowgrad.torch.schema import snake_case
 
-# By combiner: the middle of the operators' names.
-NAMES = {"sum": "Sum", "mean": "Mean", "sqrtn": "SqrtN"}
 MADE = "_rowgrad_rows"  # on a table: where the row numbers of its last gradient lie
-SNAKE = {"sum": "sum", "mean": "mean", "sqrtn": "sqrt_n"}
 
 
 class Way(NamedTuple):
@@ -67,7 +66,7 @@ def _differentiable(
         return ops.sparse_segment_weighted_sum(weight, factors, ids, segment_ids, bags)
     if combiner == "max":
         return ops.sparse_segment_max(weight, ids, segment_ids, bags)[0]
-    operator = getattr(ops, f"sparse_segment_{SNAKE[combiner]}_with_num_segments")
+    operator = getattr(ops, f"{COMBINERS[combiner].function}_with_num_segments")
     return operator(weight, ids, segment_ids, bags)
 
 
@@ -84,7 +83,7 @@ class _Pool(torch.autograd.Function):
             return output
         if factors is None:
             ctx.save_for_backward(ids, segment_ids)
-            name = f"SparseSegment{NAMES[way.combiner]}WithNumSegments"
+            name = f"SparseSegment{COMBINERS[way.combiner].name}WithNumSegments"
             return _run(name, weight, ids, segment_ids, bags)
         ctx.save_for_backward(ids, segment_ids, factors, weight if factors.requires_grad else None)
         return _run("SparseSegmentWeightedSum", weight, factors, ids, segment_ids, bags)
@@ -107,7 +106,7 @@ class _Pool(torch.autograd.Function):
                 way.update(ctx.weight, grad, ids, segment_ids, factors)
         elif ctx.needs_input_grad[0]:
             if factors is None:
-                name = f"SparseSegment{NAMES[way.combiner]}GradV2"
+                name = f"SparseSegment{COMBINERS[way.combiner].name}GradV2"
                 gradient = _compact(name, grad, ids, segment_ids, ctx.shape[0])
             else:
                 gradient = _compact("SparseSegmentWeightedSumGradV2", grad, factors, ids, segment_ids, ctx.shape[0])
@@ -158,7 +157,7 @@ def _run(name: str, *values: Any) -> Any:
     """One operator, without gradients: CPU tensors go to the kernels straight away."""
     if is_plain(values[0]) and not torch.is_grad_enabled():
         return on_arrays(OPERATORS[name], *values)
-    return getattr(torch.ops.rowgrad, _snake(name))(*values)
+    return getattr(torch.ops.rowgrad, snake_case(name))(*values)
 
 
 def _compact(name: str, *values: Any) -> RowGradient:
@@ -167,7 +166,3 @@ def _compact(name: str, *values: Any) -> RowGradient:
 
 def _dot(a: Tensor, b: Tensor, a_rows: Tensor, b_rows: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.ops.rowgrad.row_dot(a, b, a_rows, b_rows, out_type=dtype)
-
-
-def _snake(name: str) -> str:
-    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).lstrip("_")

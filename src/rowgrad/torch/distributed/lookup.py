@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from rowgrad.combiners import COMBINERS
 from rowgrad.dtypes import Array
 from rowgrad.ops import OPERATORS
 from rowgrad.ops.results import RowGradient
 from rowgrad.torch.distributed.request import Asked, Request
 from rowgrad.torch.distributed.routing import Route
-from rowgrad.torch.pooling import NAMES
 
 HALVES = (torch.float16, torch.bfloat16)
 
@@ -122,7 +122,7 @@ def _pooled(table: Tensor, entries: Tensor, request: Request, way: Way) -> Tenso
     batch, factors = request.batch, request.factors
     if factors is not None:
         return _run("SparseSegmentWeightedSum", table, factors, entries, batch.segment_ids, batch.count)
-    name = f"SparseSegment{NAMES[way.combiner]}WithNumSegments"
+    name = f"SparseSegment{COMBINERS[way.combiner].name}WithNumSegments"
     return _run(name, table, entries, batch.segment_ids, batch.count)
 
 
@@ -176,7 +176,8 @@ def _sent(grad: Tensor, request: Request, way: Way) -> Tensor:
         if request.factors is not None:
             given = grad, request.factors, request.runs, batch.segment_ids, rows
             return _run("SparseSegmentWeightedSumGradV2", *given)[0]
-        return _run(f"SparseSegment{NAMES[way.combiner]}GradV2", grad, request.runs, batch.segment_ids, rows)[0]
+        name = f"SparseSegment{COMBINERS[way.combiner].name}GradV2"
+        return _run(name, grad, request.runs, batch.segment_ids, rows)[0]
     rows = grad.index_select(0, torch.from_numpy(request.route.bags))
     if request.factors is None and way.combiner != "sum" and grad.dtype not in HALVES:
         of_bags = scales(way.combiner, request.bag_sizes, grad.dtype)

@@ -17,8 +17,9 @@ from rowgrad.torch.distributed.lookup import HALVES, Way, look_up, scales, sum_t
 from rowgrad.torch.distributed.ownership import Ownership
 from rowgrad.torch.distributed.request import Request
 from rowgrad.torch.distributed.traffic import Traffic
-from rowgrad.torch.embedding_bag import STATE, _fitting, _one_combiner, _padding, _size
+from rowgrad.torch.embedding_bag import STATE
 from rowgrad.torch.pooling import factors_of
+from rowgrad.torch.settings import fitting, one_combiner, padding, size
 
 BLOCK = 1 << 16  # rows that are drawn together when a table is made
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -143,14 +144,14 @@ class ShardedEmbeddingBag(nn.Module):
         self.fused_optimizer = fused_optimizer
         error = None
         try:
-            self.num_embeddings = _size("num_embeddings", num_embeddings)
-            self.embedding_dim = _size("embedding_dim", embedding_dim)
-            self.combiner = _one_combiner(combiner, mode)
-            self.padding_idx = _padding(padding_idx, num_embeddings)
+            self.num_embeddings = size("num_embeddings", num_embeddings)
+            self.embedding_dim = size("embedding_dim", embedding_dim)
+            self.combiner = one_combiner(combiner, mode)
+            self.padding_idx = padding(padding_idx, num_embeddings)
             self.ownership = Ownership(num_embeddings, self.exchange.size, sharding)
             kind = _float_type(dtype, _weight)
             if _weight is not None:
-                _fitting(_weight, num_embeddings, embedding_dim)
+                fitting(_weight, num_embeddings, embedding_dim)
         except RowgradError as wrong:
             error, kind = wrong, torch.float32
         self.exchange.compare(dict.fromkeys(SETTINGS, 0) if error else self._settings(kind), error)
@@ -266,7 +267,7 @@ class ShardedEmbeddingBag(nn.Module):
 
     def load_full_table(self, table: Tensor) -> None:
         """Take this rank's rows from a whole table in the order of ids."""
-        _fitting(table, self.num_embeddings, self.embedding_dim)
+        fitting(table, self.num_embeddings, self.embedding_dim)
         ids = torch.from_numpy(self.ownership.ids(self.exchange.rank))
         with torch.no_grad():
             self.weight.copy_(table.detach()[ids])

@@ -12,7 +12,7 @@ import torch
 
 from rowgrad.ops import OPERATORS
 from rowgrad.ops.pins import INT64_MAX
-from rowgrad.ops.sparse_slice import _output_shape
+from rowgrad.ops.sparse_slice import window_shape
 from rowgrad.torch.portable.common import complain, signed
 
 
@@ -22,7 +22,7 @@ def cut(indices: Any, values: Any, shape: list[int], start: list[int], size: lis
     shaped = indices.dim() == 2 and values.dim() == 1 and len(values) == len(indices)
     if not shaped or not len(shape) == len(start) == len(size) == indices.shape[1]:
         complain("SparseSlice", *given)
-    output_shape = _output_shape(*(np.array(x, np.int64) for x in (shape, start, size)))
+    output_shape = window_shape(*(np.array(x, np.int64) for x in (shape, start, size)))
     kept = torch.ones(len(indices), dtype=torch.bool, device=indices.device)
     for axis, (first, length) in enumerate(zip(start, size, strict=True)):
         kept &= indices[:, axis] >= first

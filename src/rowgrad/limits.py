@@ -6,8 +6,6 @@ Groups of both versions are looked at, from the process's own up to the root, si
 from collections.abc import Iterator
 from pathlib import Path
 
-from rowgrad import memory
-
 ROOTS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
 OLD_ROOT = Path("/sys/fs/cgroup/memory")
 # The files of a group: its limit, what it uses, and the lines that tell how much of that are copies of files.
@@ -17,7 +15,17 @@ OLD = ("memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file",
 
 def available() -> int:
     """The bytes this process can still get; copies of files count as free, since they can be dropped at any time."""
-    return max(0, min([memory.available(), *_of_groups()]))
+    return max(0, min([_machine_free(), *_of_groups()]))
+
+
+def _machine_free() -> int:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 1 << 62  # not Linux: the allocation itself tells
 
 
 def _of_groups() -> Iterator[int]:
