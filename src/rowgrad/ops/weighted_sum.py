@@ -268,7 +268,7 @@ declare(Operator(
     ),
     outputs=(Pin("dots", "out_type", "[N]", "The dot products."),),
     types={"T": FLOATS, "Ta": IDS, "Tb": IDS, "out_type": FLOATS},
-    attributes=(Attribute("out_type", "float32", "The type of the result.", kind="dtype"),),
+    attributes=(Attribute("out_type", None, "The type of the result; by default that of a and b.", kind="dtype"),),
     formula="dots[i] = Σ over all columns of a[a_rows[i]] · b[b_rows[i]]",
     errors=(
         "InvalidArgumentError: a_rows or b_rows is not a vector, or they differ in length",
