@@ -233,6 +233,8 @@ class EmbeddingBag(nn.Module):
         tensor, shape [bags, embedding_dim]
             The pooled rows; an empty bag is 0.
         """
+        if self._table is not None and not torch.compiler.is_compiling():
+            self._table.check()
         batch = bags.read(
             input, offsets, per_sample_weights, segment_ids, num_bags, include_last_offset=self.include_last_offset
         )
