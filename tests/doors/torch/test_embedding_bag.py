@@ -93,18 +93,6 @@ def test_the_last_offset(mode: str) -> None:
         assert_equal(expected, actual)
 
 
-@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
-def test_ids_behind_the_last_offset_belong_to_no_bag(mode: str) -> None:
-    """PyTorch counts them in the mean, and gives them gradients from memory that nobody has written."""
-    _, ours = pair(mode=mode, sparse=False, include_last_offset=True)
-    theirs, _ = pair(mode=mode, sparse=False, include_last_offset=True)
-    ids, offsets = batch()
-    offsets = torch.cat([offsets[:-1], torch.tensor([17])])
-    expected = train(theirs, ids[:17], offsets)
-    for right, actual in zip(expected, train(ours, ids, offsets), strict=True):
-        assert_equal(right, actual)
-
-
 @pytest.mark.parametrize("sparse", [True, False])
 def test_weights_of_a_sum(sparse: bool) -> None:
     theirs, ours = pair(mode="sum", sparse=sparse)
