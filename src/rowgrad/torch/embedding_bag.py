@@ -358,7 +358,7 @@ class EmbeddingBag(nn.EmbeddingBag):
         """Change the table by the gradient of the pooled rows, or by a compact one; or keep that until later."""
         one = fused.Pass(weight, grad, *entries) if entries else fused.Pass(weight, *grad)
         if self._held is not None:
-            self._held.append(one)
+            self._held.append(one.kept())
         else:
             self._change(one)
 

@@ -28,6 +28,10 @@ class Pass(NamedTuple):
     segment_ids: Tensor | None = None
     factors: Tensor | None = None
 
+    def kept(self) -> "Pass":
+        """With memory of its own, as callers fill theirs with the next batch."""
+        return Pass(self.weight, *(None if each is None else each.clone() for each in self[1:]))
+
 
 def new_state(optimizer: Optimizer, weight: Tensor) -> dict[str, Tensor]:
     """The state for a new table; that of a table without memory has none either."""

@@ -171,6 +171,20 @@ def test_maxima_are_one_step(optimizer: Any) -> None:
         torch.testing.assert_close(parts.fused_state[name], array)
 
 
+def test_callers_may_use_their_memory_again() -> None:
+    parts, whole = layer(optim.SGD(lr=0.1)), layer(optim.SGD(lr=0.1))
+    ids, weights, grad = torch.empty(3, 4, dtype=torch.int64), torch.empty(3, 4), torch.empty(3, WIDTH)
+    with parts.accumulate():
+        for seed in (0, 1):
+            ids.copy_(batch(seed))
+            weights.fill_(seed + 1)
+            parts(ids, None, weights).backward(grad.fill_(seed + 2))
+    both = torch.cat([torch.full((3, WIDTH), 2.0), torch.full((3, WIDTH), 3.0)])
+    pooled = whole(torch.cat([batch(0), batch(1)]), None, torch.tensor([1.0, 2.0]).repeat_interleave(12).reshape(6, 4))
+    pooled.backward(both)
+    assert_same(parts, whole)
+
+
 def test_when_passes_make_no_step() -> None:
     module, same = layer(optim.Adam(lr=0.1)), layer(optim.Adam(lr=0.1))
     with module.accumulate():
