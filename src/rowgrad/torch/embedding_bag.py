@@ -323,9 +323,9 @@ class EmbeddingBag(nn.EmbeddingBag):
     def accumulate(self) -> Iterator[None]:
         """Make one step of the fused optimizer out of the backward passes within this block, when it ends.
 
-        The step is that of one pass over all their batches, bit for bit. Until then the gradients of the pooled rows
-        are kept. After an exception there is no step. Without a fused optimizer the block changes nothing, as
-        gradients are added up in ``.grad`` anyway.
+        The step is that of one pass over all their batches: bit for bit, for max up to rounding. Until then the
+        gradients of the pooled rows are kept. After an exception there is no step. Without a fused optimizer the block
+        changes nothing, as gradients are added up in ``.grad`` anyway.
 
         Examples
         --------
