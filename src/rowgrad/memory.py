@@ -32,7 +32,7 @@ MOST_SCRATCH = 1 << 28
 LARGE = 1 << 26  # requests below this many bytes are not worth a look at the machine
 
 _free: dict[int, Array] = {}  # by id, so that a block is taken by one `pop`, which only one caller gets it from
-_free_scratch: list[Array] = []
+_free_scratch: "list[tuple[Array, dict[str, Any]]]" = []
 _free_work: "dict[np.dtype[Any], list[tuple[Array, Array]]]" = {}
 MOST_FREE_SCRATCH = 8  # blocks; more calls at the same time are rare
 
@@ -138,6 +138,8 @@ class _Lease:
     already, and there is nobody to keep the block for.
     """
 
+    __slots__ = ("__array_interface__", "_block")
+
     def __init__(self, block: Array) -> None:
         self._block = block
         self.__array_interface__ = block.__array_interface__
@@ -151,10 +153,18 @@ class _Lease:
             _free[id(block)] = block
 
 
-class _ScratchLease(_Lease):
+class _Scratch(_Lease):
+    """A lease of scratch memory. NumPy takes long to describe an array, so the description is kept with the block."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self, kept: "tuple[Array, dict[str, Any]]") -> None:
+        self._kept = kept
+        self._block, self.__array_interface__ = kept
+
     def _give_back(self, block: Array) -> None:
         if len(_free_scratch) < MOST_FREE_SCRATCH:
-            _free_scratch.append(block)
+            _free_scratch.append(self._kept)
 
 
 def _leased(block: Array, shape: tuple[int, ...], dtype: "np.dtype[Any]") -> Array:
@@ -180,10 +190,12 @@ def _take(nbytes: int) -> Array | None:
 def clear_pool() -> int:
     """Give back to the operating system what is kept for later results and calls; tells how many bytes these were."""
     dropped = []
-    for kept in (_free, _free_scratch):
-        while kept:
-            with suppress(LookupError):  # another call was faster
-                dropped.append(kept.popitem()[1] if isinstance(kept, dict) else kept.pop())
+    with suppress(LookupError):  # until nothing is left
+        while True:
+            dropped.append(_free.popitem()[1])
+    with suppress(LookupError):
+        while True:
+            dropped.append(_free_scratch.pop()[0])
     return sum(block.nbytes for block in dropped)
 
 
@@ -223,13 +235,15 @@ def scratch(size: int, dtype: Any) -> Array:
     nbytes = size * np.dtype(dtype).itemsize
     if nbytes > MOST_SCRATCH:
         return allocate((size,), dtype)
-    block = None
-    with suppress(IndexError):
-        block = _free_scratch.pop()
-    if block is None or block.nbytes < nbytes:
+    try:
+        kept = _free_scratch.pop()
+    except IndexError:
+        kept = None
+    if kept is None or kept[0].nbytes < nbytes:
         # From 4 MB on, NumPy asks for huge pages.
         block = np.empty(max(nbytes + nbytes // 4, LEAST_SCRATCH), np.uint8)
-    lent: Array = np.asarray(_ScratchLease(block))
+        kept = block, block.__array_interface__
+    lent: Array = np.asarray(_Scratch(kept))
     return lent[:nbytes].view(dtype)
 
 

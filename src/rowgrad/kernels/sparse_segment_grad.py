@@ -56,6 +56,14 @@ def source_of(sources, partner):
 
 
 @inline
+def _source_ahead(sources, partner):
+    """The same for fetching a row before it is needed, which any row number will do for."""
+    if sources is None:
+        return partner
+    return read_id(sources[0], sources[1], partner)
+
+
+@inline
 def _sum_rows(zeros, words, first, last, shift, mask, values, width, column, factors, factor_shift, factor_mask,
               compact, ordinal, output, sources):  # fmt: skip
     """Sum row by row: each result is written once, when its row is done."""
@@ -70,7 +78,7 @@ def _sum_rows(zeros, words, first, last, shift, mask, values, width, column, fac
             weight = fill(zeros, peek(factors, (word >> factor_shift) & factor_mask))
             if sources is not None:  # they lead anywhere in a large table, where partners are mostly neighbours
                 ahead = peek(words, min(i + AHEAD, last - 1)) & mask
-                prefetch(values, source_of(sources, ahead) * width + column)
+                prefetch(values, _source_ahead(sources, ahead) * width + column)
             total = total + load(zeros, values, source_of(sources, word & mask) * width + column) * weight
         store(output, (ordinal if compact else row) * width + column, total)
         ordinal += 1
@@ -92,7 +100,7 @@ def _sum_stream(zeros, words, first, last, shift, mask, values, width, column, f
         row = word >> shift
         ordinal += row != before
         weight = fill(zeros, peek(factors, (word >> factor_shift) & factor_mask))
-        ahead = source_of(sources, peek(words, min(i + AHEAD, last - 1)) & mask)
+        ahead = _source_ahead(sources, peek(words, min(i + AHEAD, last - 1)) & mask)
         prefetch(values, ahead * width + column)
         source = source_of(sources, word & mask)
         total = keep_if(row == before, total) + load(zeros, values, source * width + column) * weight
