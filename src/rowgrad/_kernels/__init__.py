@@ -8,8 +8,8 @@ import importlib
 from types import ModuleType
 
 MODULES = (
-    "clear", "compile", "fill_empty_rows", "ids", "kinds", "lanes", "offsets", "optim", "order", "raw", "routing",
-    "segment_max", "sparse_segment", "sparse_segment_grad", "sparse_slice", "team", "weighted_sum",
+    "clear", "compile", "fill_empty_rows", "kinds", "lanes", "offsets", "optim", "order", "raw", "routing",
+    "segment_max", "sharing", "sparse_segment", "sparse_segment_grad", "sparse_slice", "weighted_sum",
 )  # fmt: skip
 
 

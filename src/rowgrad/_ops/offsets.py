@@ -35,9 +35,7 @@ def _spread(offsets: Array, count: Any, *, out: Array | None = None) -> Array:
         )
     segment_ids = place(out, (size,), np.dtype(np.int32), argument="size", zero=False)
     crew = Crew(4 * size + offsets.nbytes)
-    bad = crew.run(
-        kernels.offsets.spread, *kernels.ids.halves(offsets), bags, size, segment_ids, np.empty(crew.chunks, np.int64)
-    )
+    bad = crew.run(kernels.offsets.spread, offsets, size, segment_ids, np.empty(crew.chunks, np.int64))
     if bad >= 0:
         raise _diagnose(offsets, int(bad), size)
     return segment_ids

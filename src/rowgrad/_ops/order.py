@@ -12,7 +12,6 @@ from rowgrad._runtime.threads import Crew
 
 WORD_BITS = 63
 COUNT_PARTNERS, COUNT_ROWS = 1, 2
-NO_HALVES = np.empty(0, np.int32)
 
 
 @dataclass(frozen=True)
@@ -59,20 +58,19 @@ def order_ids(
     words = np.empty(2 * size, np.int64) if keep else scratch(2 * size, np.int64)
     buffers = words[:size], words[size:]
     counts = allocate(((0, partner_limit, row_limit)[counted],), np.int64, zero=True)
-    row_starts = np.empty(crew.chunks, np.int64)
-    info = np.array([-1, 0, 0, 0])
-    partner_halves = (NO_HALVES, 0) if partners is None else kernels.ids.halves(partners)
+    starts, info = np.empty(crew.chunks, np.int64), np.array([-1, 0, 0, 0])
     # As few strips as there are threads: where two strips end in the same bucket, threads share a cache line.
     strips = crew.helpers + 1
+    histogram = np.empty(strips << digit_bits, np.int64)
     crew.run(
-        kernels.order.sort, strips, *kernels.ids.halves(rows), *partner_halves, row_limit, partner_limit, shift, passes,
-        digit_bits, *buffers, np.empty(strips << digit_bits, np.int64), counted, counts,
-        np.empty(2 * strips, np.int64), row_starts, info,
+        kernels.order.pack, strips, rows, partners, row_limit, partner_limit, shift, digit_bits, buffers[0], histogram,
+        counted, counts, np.empty(strips + crew.chunks, np.int64), starts, info,
     )  # fmt: skip
+    if info[kernels.order.BAD] < 0 and not info[kernels.order.ORDERED]:
+        crew.run(kernels.order.sort, strips, shift, passes, digit_bits, *buffers, histogram, starts, info)
     bad, buffer, distinct, _ = info.tolist()
-    return Order(
-        buffers[buffer].copy() if keep else buffers[buffer], shift, row_starts, distinct, crew.chunks, counts, bad
-    )
+    found = buffers[buffer].copy() if keep else buffers[buffer]
+    return Order(found, shift, starts, distinct, crew.chunks, counts, bad)
 
 
 def _bits(limit: int) -> int:

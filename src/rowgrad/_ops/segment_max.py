@@ -45,13 +45,13 @@ def _max(data: Array, indices: Array, segment_ids: Array, num_segments: Any, *, 
 
     stored, sums, _ = dtypes.summing(data.dtype)
     width = prod(tail)
+    lanes = kernels.lanes.lanes_for(sums, width)
     row_bytes = data.itemsize * width
     flat, results = data.reshape(-1).view(stored), (output.reshape(-1).view(stored), chosen.reshape(-1))
     if size <= SMALL and row_bytes <= SMALL_ROW and segments < 2**31 > data.shape[0]:
         work = borrow_work(sums)
         wrong = kernels.segment_max.max_small(
-            *kernels.ids.halves(segment_ids), *kernels.ids.halves(indices), size, segments, data.shape[0], flat, width,
-            work[1], *results, work[0],
+            segment_ids, indices, segments, data.shape[0], flat, width, lanes, *results, work[0]
         )  # fmt: skip
         return_work(work)
         if wrong >= 0:
@@ -62,9 +62,7 @@ def _max(data: Array, indices: Array, segment_ids: Array, num_segments: Any, *, 
     if order.bad >= 0:
         raise bad(order.bad)
     if width:  # without columns, there may be more rows than words have room for
-        crew.run(
-            kernels.segment_max.max_rows, order.words, order.shift, segments, flat, width, np.empty(0, sums), *results
-        )
+        crew.run(kernels.segment_max.max_rows, order.words, order.shift, segments, flat, width, lanes, *results)
     return SegmentMax(output, chosen)
 
 
@@ -106,10 +104,11 @@ def _gradient(compact: bool, grad: Array, chosen: Array, count: Any, *, out: Arr
         return RowGradient(output, np.empty(0, np.int64)) if compact else output
     stored, sums, _ = dtypes.summing(grad.dtype)
     flat, width = grad.reshape(-1).view(stored), prod(tail)
+    lanes = kernels.lanes.lanes_for(sums, width)
     if grad.size <= SMALL and rows < 2**31 and out is None:
         output, unique = _room(compact, grad.size, rows, grad, chosen, out)
         work = borrow_work(sums)
-        distinct = kernels.segment_max.add_small(flat_chosen, rows, flat, width, compact, work[1],
+        distinct = kernels.segment_max.add_small(flat_chosen, rows, flat, width, compact, lanes, work[1],
                                                  output.reshape(-1).view(stored), unique, work[0])  # fmt: skip
         return_work(work)
         if distinct < 0:
@@ -134,7 +133,7 @@ def _gradient(compact: bool, grad: Array, chosen: Array, count: Any, *, out: Arr
     output, unique = _room(compact, order.distinct, rows, grad, chosen, out)
     totals = np.empty(order.chunks * width, sums)
     crew.run(
-        kernels.segment_max.add_rows, order.words, order.shift, order.row_starts, flat, width, compact, totals,
+        kernels.segment_max.add_rows, order.words, order.shift, order.row_starts, flat, width, compact, lanes, totals,
         output.reshape(-1).view(stored), unique,
     )  # fmt: skip
     if not compact:

@@ -87,7 +87,7 @@ def sum_rows(crew: Crew, order: Order, values: Array, factors: Factors, *, rows:
     names = order.row_names
     if order.partner_names is not None and sources is None:
         values = values[order.partner_names]
-    stored, _, parts = dtypes.summing(values.dtype)
+    stored, sums, parts = dtypes.summing(values.dtype)
     compact = rows is None or names is not None
     shape = (order.distinct if compact else rows, *values.shape[1:])
     output, is_zero = place_uncleared(
@@ -97,10 +97,10 @@ def sum_rows(crew: Crew, order: Order, values: Array, factors: Factors, *, rows:
     width = parts * (output.size // shape[0] if shape[0] else 0)
     crew.run(
         kernels.sparse_segment_grad.sum_rows, order.words, order.shift, order.row_starts,
-        values.reshape(-1).view(stored), width, *factors, compact, output.reshape(-1).view(stored),
-        0 if compact or is_zero else rows, past,
-        *kernels.ids.halves(unique if rows is None else np.empty(shape[0] if compact else 0, np.int64)),
-        None if sources is None else (*kernels.ids.halves(sources), values.shape[0]),
+        values.reshape(-1).view(stored), width, *factors, compact, kernels.lanes.lanes_for(sums, width),
+        output.reshape(-1).view(stored), 0 if compact or is_zero else rows, past,
+        unique if rows is None else np.empty(shape[0] if compact else 0, unique.dtype),
+        None if sources is None else (sources, values.shape[0]),
     )  # fmt: skip
     if names is None:
         return output
@@ -198,9 +198,8 @@ def _sum_small(kind: int, values: Array, rows: Array, partners: Array, row_limit
         flat, source = flat.view(stored), source.view(stored)
     work = borrow_work(sums)
     distinct = kernels.sparse_segment_grad.sum_small(
-        rows.view(np.int32), rows.itemsize // 4, partners.view(np.int32), partners.itemsize // 4, row_limit,
-        values.shape[0], kind, by_row, source, width, compact, flat, unique.view(np.int32), unique.itemsize // 4,
-        *work,
+        rows, partners, row_limit, values.shape[0], kind, by_row, source, width, compact,
+        kernels.lanes.lanes_for(sums, width), flat, unique, *work,
     )  # fmt: skip
     return_work(work)
     if distinct < 0:

@@ -89,9 +89,8 @@ def _sum(values: Array, entries: Entries, *, compact: bool, out: Array | None = 
 
     crew = Crew(size * (16 + row_bytes))
     outside = crew.run(
-        kernels.weighted_sum.first_outside, *kernels.ids.halves(entries.sources), size, values.shape[0],
-        np.empty(crew.chunks, np.int64),
-    )  # fmt: skip
+        kernels.weighted_sum.first_outside, entries.sources, values.shape[0], np.empty(crew.chunks, np.int64)
+    )
     order = order_ids(crew, entries.targets, None, entries.limit, size)
     wrong = [position for position in (outside, order.bad) if position >= 0]
     if wrong:
@@ -116,9 +115,8 @@ def _sum_small(values: Array, entries: Entries, compact: bool) -> Any:
         output, unique = allocate((limit, *tail), values.dtype, argument=argument, zero=True), targets[:0]
     work = borrow_work(sums)
     distinct = kernels.weighted_sum.sum_small(
-        *kernels.ids.halves(targets), *kernels.ids.halves(sources), limit, values.shape[0], weights,
-        values.reshape(-1).view(stored), prod(tail), compact, output.reshape(-1).view(stored),
-        *kernels.ids.halves(unique), work[0],
+        targets, sources, limit, values.shape[0], weights, values.reshape(-1).view(stored), prod(tail), compact,
+        kernels.lanes.lanes_for(sums, prod(tail)), output.reshape(-1).view(stored), unique, work[0],
     )  # fmt: skip
     return_work(work)
     if distinct < 0:
@@ -148,9 +146,8 @@ def _row_dot(a: Array, b: Array, a_rows: Array, b_rows: Array, *, out_type: str 
     dots = found if wanted == sums else allocate((size,), sums, argument="a_rows")
     crew = Crew(size * (16 + 2 * width * a.itemsize))
     bad = crew.run(
-        kernels.weighted_sum.dot_rows, a.reshape(-1).view(stored), *kernels.ids.halves(a_rows), a.shape[0],
-        b.reshape(-1).view(stored), *kernels.ids.halves(b_rows), b.shape[0], size, width, np.empty(0, sums), dots,
-        np.empty(crew.chunks, np.int64),
+        kernels.weighted_sum.dot_rows, a.reshape(-1).view(stored), a_rows, a.shape[0], b.reshape(-1).view(stored),
+        b_rows, b.shape[0], width, np.empty(0, sums), dots, np.empty(crew.chunks, np.int64),
     )  # fmt: skip
     if bad >= 0:
         raise _bad_row(int(bad), a, b, a_rows, b_rows)

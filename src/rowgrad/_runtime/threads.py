@@ -1,6 +1,6 @@
 """The threads that share kernel calls: how many, and how they are woken.
 
-Kernels release the GIL and divide their work among whoever runs them (see `kernels.team`), so helpers are ordinary
+Kernels release the GIL and divide their work among whoever runs them (see `kernels.sharing`), so helpers are ordinary
 daemon threads that wait for jobs. They are started when first needed, and again in a forked child. Any number of
 threads may call rowgrad at the same time.
 """
@@ -90,7 +90,7 @@ class Crew:
 
     def run(self, kernel: Any, *args: Any) -> Any:
         """Call `kernel` with a new team, this crew's number of chunks, and `args`."""
-        args = (kernels.team.new_team(_bell()), self.chunks, *args)
+        args = (kernels.sharing.new_workers(_bell()), self.chunks, *args)
         if self.helpers == 0:
             return kernel(*args)
         job = [kernel, args]
@@ -114,7 +114,7 @@ class _Helper:
     def run(self) -> None:
         bell, jobs, heard = _bell(), _jobs, 0
         while True:
-            heard = kernels.team.listen(bell, heard)
+            heard = kernels.sharing.watch(bell, heard)
             if self._work(jobs):
                 continue
             self.asleep = True
@@ -151,8 +151,8 @@ def _wake(wanted: int) -> None:
 
 @cache
 def _bell() -> Any:
-    bell = kernels.team.new_bell()
-    bell[kernels.team.LINE] = PATIENCE
+    bell = kernels.sharing.new_wakeups()
+    bell[kernels.sharing.LINE] = PATIENCE
     return bell
 
 

@@ -73,6 +73,12 @@ class _Step(NamedTuple):
         first, second = (*flat, nothing, nothing)[:2]
         return first, second
 
+    @property
+    def lanes(self) -> "Array":
+        """How wide the vectors are that rows are changed by."""
+        found: Array = kernels.lanes.lanes_for(dtypes.summing(self.target.array.dtype).sums, self.target.width)
+        return found
+
     def done(self) -> None:
         """Count the step, and tell PyTorch, which has not seen the writes, that its tensors have changed."""
         if "step" in self.state:
@@ -257,8 +263,9 @@ class Optimizer:
             block = kernels.optim.BLOCK * pairs.crew.chunks
             pairs.crew.run(
                 kernels.optim.change_pooled, pairs.order.words, pairs.order.shift, grads.reshape(-1).view(stored),
-                step.target.width, *pairs.factors, step.rule.kind, step.rule.numbers, target.reshape(-1).view(stored),
-                *step.memory, np.empty(block * step.target.width, sums), np.empty(2 * block, np.int32), pairs.sources,
+                step.target.width, *pairs.factors, step.rule.kind, step.rule.numbers, step.lanes,
+                target.reshape(-1).view(stored), *step.memory, np.empty(block * step.target.width, sums),
+                np.empty(block, np.int64), pairs.sources,
             )  # fmt: skip
             self._change_others(step, pairs.order.words, pairs.order.shift)
         else:
@@ -280,18 +287,19 @@ class Optimizer:
         like_table = list(self._layout().values()).count(LIKE_TABLE)
         Crew(target.nbytes * (2 + 2 * like_table)).run(
             kernels.optim.change_others, words, shift, target.shape[0], step.target.width, step.rule.kind,
-            step.rule.numbers, np.zeros(step.target.width, sums), target.reshape(-1).view(stored), *step.memory,
+            step.rule.numbers, step.lanes, np.zeros(step.target.width, sums), target.reshape(-1).view(stored),
+            *step.memory,
         )  # fmt: skip
 
 
 def _change(step: _Step, grads: "Array", rows: "Array") -> int:
     """Change the rows of the table that a compact gradient has; gives the first that is wrong, or -1."""
     target = step.target.array
-    stored, sums, _ = dtypes.summing(target.dtype)
+    stored = dtypes.summing(target.dtype).stored
     crew = Crew(2 * grads.nbytes)
     return crew.run(  # type: ignore[no-any-return]
-        kernels.optim.change, *kernels.ids.halves(rows), rows.size, target.shape[0], grads.reshape(-1).view(stored),
-        step.target.width, step.rule.kind, step.rule.numbers, np.empty(0, sums), target.reshape(-1).view(stored),
+        kernels.optim.change, rows, target.shape[0], grads.reshape(-1).view(stored), step.target.width,
+        step.rule.kind, step.rule.numbers, step.lanes, target.reshape(-1).view(stored),
         *step.memory, np.empty(crew.chunks, np.int64),
     )  # fmt: skip
 
@@ -302,7 +310,7 @@ class _Pairs(NamedTuple):
     crew: Crew
     order: Order
     factors: Factors
-    sources: "tuple[Array, int, int] | None"
+    sources: "tuple[Array, int] | None"
 
 
 def _sort(kind: int, grads: "Array", rows: "Array", segments: "Array", weights: "Array | None", limit: int,
@@ -316,16 +324,15 @@ def _sort(kind: int, grads: "Array", rows: "Array", segments: "Array", weights: 
             plan.check("rows of the table", limit, "grad", grads.shape[0])
         crew = Crew(rows.size * (16 + grads.nbytes // max(grads.shape[0], 1)))
         outside = crew.run(
-            kernels.weighted_sum.first_outside, *kernels.ids.halves(segments), rows.size, grads.shape[0],
-            np.empty(crew.chunks, np.int64),
-        )  # fmt: skip
+            kernels.weighted_sum.first_outside, segments, grads.shape[0], np.empty(crew.chunks, np.int64)
+        )
         order = order_ids(crew, rows, None, limit, rows.size)
         wrong = [position for position in (outside, order.bad) if position >= 0]
         if wrong:
             raise diagnose(min(wrong), rows, segments, limit, "rows of the table", grads.shape[0],
                            "the number of rows of grad")  # fmt: skip
         factors = Factors(weights, 0, (1 << order.shift) - 1)
-        sources = (*kernels.ids.halves(segments), grads.shape[0])
+        sources = (segments, grads.shape[0])
     if order.row_names is not None:
         raise InvalidArgumentError("table and grad have too many rows for one pass.", code="too-large")
     return _Pairs(crew, order, factors, sources)
