@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import rowgrad
-from rowgrad.ops import BLOCKS, Operator
-from rowgrad.ops.gradients import apply_to_arrays
+from rowgrad._ops import BLOCKS, Operator
+from rowgrad._ops.gradients import apply_to_arrays
 
 PINS = [
     (operator, pin.name)
