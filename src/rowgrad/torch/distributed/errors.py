@@ -9,6 +9,10 @@ class CommunicationError(RowgradError, RuntimeError):
     The error of the process group is its cause. The group cannot be used any more; start again from a checkpoint.
     """
 
+    code = "communication-failed"
+
 
 class PeerError(RowgradError, RuntimeError):
     """Another rank refused its part of the work, or has other settings; `value` is the rank, or the ranks."""
+
+    code = "peer-refused"
