@@ -66,9 +66,10 @@ class _LookUp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weight: Tensor, factors: Tensor | None, request: Request, way: Way) -> Tensor:
         asked, batch, found = request.asked(), request.batch, request.route
-        ctx.request, ctx.way, ctx.chosen, ctx.fetched = request, way, None, None
+        ctx.weight, ctx.request, ctx.way, ctx.chosen, ctx.fetched = weight, request, way, None, None
         ctx.factor_type = None if factors is None else factors.dtype
-        ctx.save_for_backward(weight)  # so that PyTorch notices if it was changed before its rows are needed again
+        # Only gradients of weights need the rows as they were; PyTorch then notices if they were changed since.
+        ctx.save_for_backward(weight if request.any_weights_learn else None)
         if way.combiner == "max":
             ctx.fetched = fetched = _fetch(weight, request, asked)
             output, ctx.chosen = _run(
@@ -89,7 +90,8 @@ class _LookUp(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         way: Way = ctx.way
         request: Request = ctx.request
-        (weight,) = ctx.saved_tensors
+        weight: Tensor = ctx.weight
+        (rows,) = ctx.saved_tensors  # before anything travels: where it raises, it does so on all ranks
         asked, exchange = request.asked(), request.exchange
         grad = grad.contiguous()
         if way.combiner == "max":
@@ -107,7 +109,7 @@ class _LookUp(torch.autograd.Function):
         here = request.runs is not None
         if request.any_weights_learn:
             wanted = ctx.factor_type if ctx.needs_input_grad[1] and not here else None
-            d_factors = _factor_gradient(weight, grads, request, wanted)
+            d_factors = _factor_gradient(rows, grads, request, wanted)
         if here and ctx.needs_input_grad[1]:
             d_factors = _dots(grad, ctx.rows, request.batch.segment_ids, request.runs).to(ctx.factor_type)
         d_weight = None
