@@ -14,7 +14,7 @@ from rowgrad.errors import InvalidArgumentError
 from rowgrad.ops.results import RowGradient
 from rowgrad.optim import Optimizer
 from rowgrad.tables import Table
-from rowgrad.torch import bags
+from rowgrad.torch import bags, wrapping
 from rowgrad.torch.pooling import Way, factors_of, pool
 from rowgrad.torch.settings import fitting, one_combiner, padding, size
 
@@ -251,6 +251,8 @@ class EmbeddingBag(nn.Module):
         if batch.weights is not None:
             factors = factors_of(batch.weights, batch.segment_ids, batch.count, self.combiner)
         update = None if self.fused_optimizer is None and self._table is None else self._update
+        if self.sparse or update is not None:
+            wrapping.check(self, sparse=self.sparse, fused=update is not None)
         way = Way(self.combiner, self.sparse, self.scale_grad_by_freq, update)
         return pool(self.weight, batch.ids, batch.segment_ids, batch.count, factors, way)
 

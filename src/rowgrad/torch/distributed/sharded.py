@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from rowgrad.errors import InvalidArgumentError, RowgradError
 from rowgrad.optim import Optimizer
-from rowgrad.torch import bags
+from rowgrad.torch import bags, wrapping
 from rowgrad.torch.distributed import checkpoint
 from rowgrad.torch.distributed.exchange import Exchange
 from rowgrad.torch.distributed.lookup import HALVES, Way, look_up, scales, sum_type
@@ -287,6 +287,7 @@ class ShardedEmbeddingBag(nn.Module):
 
     def _read(self, input: Tensor, offsets: Tensor | None, weights: Tensor | None, segment_ids: Tensor | None,
               num_bags: int | None) -> tuple[bags.Bags, Tensor | None]:  # fmt: skip
+        wrapping.check_outside(self)
         batch = bags.read(input, offsets, weights, segment_ids, num_bags, include_last_offset=self.include_last_offset)
         if batch.ids.device.type != "cpu":
             raise InvalidArgumentError(
