@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rowgrad.errors import InvalidArgumentError, RowgradError
 from rowgrad.optim import Optimizer
 from rowgrad.torch import bags, wrapping
-from rowgrad.torch.distributed import checkpoint
+from rowgrad.torch.distributed import checkpoint, optimizer_state
 from rowgrad.torch.distributed.exchange import Exchange
 from rowgrad.torch.distributed.lookup import HALVES, Way, look_up, scales, sum_type
 from rowgrad.torch.distributed.ownership import Ownership
@@ -166,6 +166,7 @@ class ShardedEmbeddingBag(nn.Module):
         if fused_optimizer is not None:
             for name, array in fused_optimizer.init(self.weight.detach()).items():
                 self.register_buffer(STATE + name, array)
+        optimizer_state.watch(self)
 
     @property
     def traffic(self) -> Traffic:
