@@ -56,13 +56,16 @@ def adopt(value: Any) -> Array:
     if kind is not None:
         return kind.adopt(value)
     try:
-        return np.asarray(value)
+        array = np.asarray(value)
     except (ValueError, TypeError, OverflowError, RuntimeError) as error:
         raise InvalidArgumentError(
             f"it cannot be read as an array ({_first_line(error)}). Lists must be nested evenly.",
             code="not-an-array",
             value=type(value).__name__,
         ) from error
+    if isinstance(value, list | tuple) and _tensorflow_records():
+        _check_items(value, array.ndim)
+    return array
 
 
 def settle(array: Array) -> Array:
@@ -222,13 +225,47 @@ def _to_jax(array: Array) -> Any:
 
 
 def _adopt_tensorflow(value: Any) -> Array:
-    if not hasattr(value, "numpy"):
+    if hasattr(value, "numpy"):
+        if _tensorflow_records():
+            _check_unwatched(value)
+        try:
+            return np.asarray(value.numpy())
+        except NotImplementedError:  # a variable within `tf.function`
+            pass
+    raise InvalidArgumentError(
+        "it has no value here: it is a symbolic tensor. Call eagerly, outside `tf.function`.",
+        code="no-value",
+        value=type(value).__name__,
+    )
+
+
+def _tensorflow_records() -> bool:
+    """Whether a gradient tape or forward accumulator of this thread is recording."""
+    # There is no public way to ask. Without a tape this is all that the check costs.
+    record = sys.modules.get("tensorflow.python.eager.record")
+    return record is not None and bool(record.could_possibly_record())
+
+
+def _check_unwatched(value: Any) -> None:
+    """Raise an error if a gradient would be lost; tapes watch variables when they are read."""
+    tensor = sys.modules["tensorflow"].convert_to_tensor(getattr(value, "flat_values", value))  # of ragged tensors
+    if not hasattr(tensor, "numpy"):  # symbolic, which the caller tells
+        return
+    record = sys.modules["tensorflow.python.eager.record"]
+    if record.should_record_backprop([tensor]) or record.pywrap_tfe.TFE_Py_PackJVPs([tensor])[1]:
         raise InvalidArgumentError(
-            "it has no value here: it is a symbolic tensor. Call eagerly, outside `tf.function`.",
-            code="no-value",
-            value=type(value).__name__,
+            "it is watched by a gradient tape or forward accumulator, and plain functions would lose its gradient. "
+            "Pass `tf.stop_gradient(...)` of it, or call within `tape.stop_recording()`.",
+            code="requires-grad",
         )
-    return np.asarray(value.numpy())
+
+
+def _check_items(values: Any, depth: int) -> None:
+    for value in values:
+        if kind_of(value) is TENSORFLOW:
+            _check_unwatched(value)
+        elif isinstance(value, list | tuple) and depth > 1:
+            _check_items(value, depth - 1)
 
 
 def _to_tensorflow(array: Array) -> Any:

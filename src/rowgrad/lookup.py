@@ -1,7 +1,7 @@
-"""The embedding look-ups of TensorFlow, built from the operators, for NumPy, PyTorch and JAX tables.
+"""The embedding look-ups of TensorFlow, built from the operators, for tables of any framework.
 
-What decides which rows meet, the ids, is worked out in NumPy; the table and the weights go through the operators of
-the door they came by, so that gradients flow to both where the framework has any.
+What decides which rows meet, the ids, is worked out in NumPy; tables and weights of PyTorch and JAX go through the
+operators of their front end, so that gradients flow to both. TensorFlow's are computed in NumPy.
 """
 
 from importlib import import_module
@@ -11,7 +11,7 @@ import numpy as np
 
 from rowgrad import arrays, combiners, functions
 from rowgrad.dtypes import Array
-from rowgrad.errors import InvalidArgumentError
+from rowgrad.errors import InvalidArgumentError, RowgradError
 from rowgrad.ops import checks
 from rowgrad.ops.pins import Input, Pin
 
@@ -27,7 +27,8 @@ def embedding_lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, co
     Parameters
     ----------
     params : array, shape [V, ...]
-        The table: a NumPy, PyTorch or JAX array. The result is of the same kind, and gradients flow to it.
+        The table: a NumPy, PyTorch, JAX or TensorFlow array. The result is of the same kind. Gradients flow to PyTorch
+        and JAX tables; a TensorFlow tensor that a `tf.GradientTape` watches is refused.
     sp_ids : sparse tensor
         The ids: (indices [N, D], values [N], dense_shape [D]), or an object with these attributes. The first column of
         indices is the row that an id belongs to; rows must not decrease.
@@ -56,9 +57,10 @@ def embedding_lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, co
     [[3.0], [1.0]]
     """
     combiners.check(combiner, sorted(combiners.COMBINERS))
-    params = _table(params)
+    table = _floats(params, "params")
     ids = _read(sp_ids)
-    return _pool(params, ids.values, ids.indices[:, 0], None, _weights(sp_weights, ids, params), combiner)
+    pooled = _pool(table, ids.values, ids.indices[:, 0], None, _weights(sp_weights, ids, table), combiner)
+    return _handed_back(params, pooled)
 
 
 def safe_embedding_lookup_sparse(
@@ -90,9 +92,9 @@ def safe_embedding_lookup_sparse(
     [[2.0], [3.0], [4.0]]
     """
     combiners.check(combiner, sorted(combiners.COMBINERS))
-    params = _table(params)
+    table = _floats(params, "params")
     ids = _read(sp_ids)
-    weights = _weights(sp_weights, ids, params)
+    weights = _weights(sp_weights, ids, table)
     sizes = ids.dense_shape.tolist()
     segments = _row_numbers(ids)
     keep = ids.values >= 0
@@ -119,8 +121,8 @@ def safe_embedding_lookup_sparse(
         default = np.asarray(default_id, values.dtype)
         filled = functions.sparse_fill_empty_rows(places, values, shape, default)
         values, segments = filled.output_values, filled.output_indices[:, 0]
-    pooled = _pool(params, values, segments, rows, weights, combiner)
-    return pooled.reshape(*sizes[:-1], *pooled.shape[1:])
+    pooled = _pool(table, values, segments, rows, weights, combiner)
+    return _handed_back(params, pooled.reshape(*sizes[:-1], *pooled.shape[1:]))
 
 
 class _Ids(NamedTuple):
@@ -169,7 +171,7 @@ def _weights(sp_weights: Any, ids: _Ids, params: Any) -> Any:
     if sp_weights is None:
         return None
     _, weights, _ = _parts(sp_weights, "sp_weights")
-    weights = _table(weights)
+    weights = _floats(weights, "sp_weights.values")
     plain = _plain(weights)
     checks.rank("sp_weights.values", plain, 1)
     checks.same_length("sp_weights.values", plain.size, "sp_ids.values", ids.values.size)
@@ -220,9 +222,23 @@ def _pool(params: Any, ids: Array, segments: Array, rows: int | None, weights: A
 # What differs from kind to kind
 
 
-def _table(params: Any) -> Any:
-    """`params`, lists as arrays of float32."""
-    return np.asarray(params, np.float32) if arrays.kind_of(params) is None else params
+def _floats(values: Any, argument: str) -> Any:
+    """`values` as they are computed with: lists as NumPy arrays of float32, TensorFlow's tensors as NumPy arrays."""
+    kind = arrays.kind_of(values)
+    if kind is not None and kind is not arrays.TENSORFLOW:
+        return values
+    try:
+        array = arrays.adopt(values)
+    except RowgradError as error:
+        error.argument = argument
+        error.message = f"{argument}: {error.message}"
+        raise
+    return array if kind is arrays.TENSORFLOW else array.astype(np.float32)
+
+
+def _handed_back(params: Any, pooled: Any) -> Any:
+    """The result as the kind of the table that a caller passed."""
+    return arrays.TENSORFLOW.hand_back(pooled) if arrays.kind_of(params) is arrays.TENSORFLOW else pooled
 
 
 def _door(array: Any) -> Any:

@@ -1,14 +1,16 @@
-"""Where results get their memory.
+"""Where results and scratch get their memory.
 
-Two things are done here once for all operators. A large request is compared with what is free first: Linux promises
-memory it does not have, and ends the process when that memory is touched. And the memory of large results is taken
-back when they are dropped, for the next ones: pages that are new to a process cost more than what is written to them.
+Three things are done here once for all operators. A large request is compared with what is free first: Linux promises
+memory it does not have, and ends the process when that memory is touched. The memory of large results is taken back
+when they are dropped, for the next ones: pages that are new to a process cost more than what is written to them. And
+scratch is lent to one call at a time: a signal handler or a finaliser may call rowgrad in the middle of a call, so
+what is free is only ever taken and given back by single, atomic operations on a list or a dict, without a lock.
 """
 
 import os
 import sys
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
 from math import prod
 from typing import Any
@@ -29,9 +31,10 @@ LEAST_SCRATCH = 1 << 22
 MOST_SCRATCH = 1 << 28
 LARGE = 1 << 26  # requests below this many bytes are not worth a look at the machine
 
-_thread = threading.local()
-_free: list[Array] = []
-_pool_lock = threading.RLock()
+_free: dict[int, Array] = {}  # by id, so that a block is taken by one `pop`, which only one caller gets it from
+_free_scratch: "list[tuple[Array, dict[str, Any]]]" = []
+_free_work: "dict[np.dtype[Any], list[tuple[Array, Array]]]" = {}
+MOST_FREE_SCRATCH = 8  # blocks; more calls at the same time are rare
 
 
 def allocate(shape: tuple[int, ...], dtype: Any, *, argument: str | None = None, zero: bool = False) -> Array:
@@ -74,37 +77,48 @@ def check_room(nbytes: int, argument: str) -> None:
         )
 
 
-def place(
-    out: Array | None, shape: tuple[int, ...], dtype: Any, inputs: tuple[Array, ...], *, argument: str, zero: bool
-) -> Array:
-    """Where a result goes: a new array, or `out`, if it is one that the result fits into."""
-    array, is_zero = place_uncleared(out, shape, dtype, inputs, argument=argument, zero=zero)
+def place(out: Array | None, shape: tuple[int, ...], dtype: Any, *, argument: str, zero: bool) -> Array:
+    """Where a result goes: a new array, or `out`, if it is one that the result fits into.
+
+    That `out` shares no memory with an input is seen to before, for all operators alike (see `check_apart`).
+    """
+    array, is_zero = place_uncleared(out, shape, dtype, argument=argument, zero=zero)
     if zero and not is_zero:
         clear(array)
     return array
 
 
 def place_uncleared(
-    out: Array | None, shape: tuple[int, ...], dtype: Any, inputs: tuple[Array, ...], *, argument: str, zero: bool
+    out: Array | None, shape: tuple[int, ...], dtype: Any, *, argument: str, zero: bool
 ) -> tuple[Array, bool]:
     """The same for whoever clears it; tells whether it is zero as it comes, which new memory is if `zero` is asked."""
     if out is None:
         return _allocate(shape, np.dtype(dtype), argument, zero)
     if out.shape != shape or out.dtype != dtype:
         raise InvalidArgumentError(
-            f"out has shape {list(out.shape)} and type {out.dtype.name}; the result has shape {list(shape)} and type "
-            f"{np.dtype(dtype).name}. Pass an array like that, or none.",
+            f"out has shape {list(out.shape)} and type {_type_name(out.dtype)}; the result has shape {list(shape)} and "
+            f"type {_type_name(np.dtype(dtype))}. Pass an array like that, or none.",
             code="bad-out",
             argument="out",
             value=out.shape,
         )
-    if any(np.may_share_memory(out, array) for array in inputs):
-        raise InvalidArgumentError(
-            "out shares memory with an input, which would change while it is read. Pass another array.",
-            code="bad-out",
-            argument="out",
-        )
     return out, False
+
+
+def check_apart(out: Array, inputs: Iterable[tuple[str, Array]]) -> None:
+    """`out` must not share memory with any of the named inputs."""
+    for name, array in inputs:
+        if np.may_share_memory(out, array):
+            raise InvalidArgumentError(
+                f"out shares memory with {name}, which would change while it is read. Pass another array.",
+                code="bad-out",
+                argument="out",
+                value=name,
+            )
+
+
+def _type_name(dtype: "np.dtype[Any]") -> str:
+    return dtype.name if dtype.isnative else f"{dtype.name} in the other byte order"
 
 
 def goes_past(array: Array, row_bytes: int) -> bool:
@@ -118,19 +132,39 @@ def clear(array: Array) -> None:
 
 
 class _Lease:
-    """The owner of a block of memory while a result lives in it; goes last, and then gives the block back."""
+    """The owner of a block of memory while arrays live in it; goes last, and then gives the block back.
+
+    `__del__` may run anywhere, in the middle of another call too. When the interpreter ends, modules may be empty
+    already, and there is nobody to keep the block for.
+    """
+
+    __slots__ = ("__array_interface__", "_block")
 
     def __init__(self, block: Array) -> None:
         self._block = block
         self.__array_interface__ = block.__array_interface__
 
-    def __del__(self, free: list[Array] = _free, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        # This may run anywhere, in the middle of `_take` too: so no lock, only an append, which is atomic; and when the
-        # interpreter ends and modules are empty already, there is nobody to keep the block for.
-        if is_finalizing():
-            return
-        if sum(block.nbytes for block in tuple(free)) + self._block.nbytes <= pool_limit():
-            free.append(self._block)
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not is_finalizing():
+            self._give_back(self._block)
+
+    def _give_back(self, block: Array) -> None:
+        if sum(other.nbytes for other in _free_blocks()) + block.nbytes <= pool_limit():
+            _free[id(block)] = block
+
+
+class _Scratch(_Lease):
+    """A lease of scratch memory. NumPy takes long to describe an array, so the description is kept with the block."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self, kept: "tuple[Array, dict[str, Any]]") -> None:
+        self._kept = kept
+        self._block, self.__array_interface__ = kept
+
+    def _give_back(self, block: Array) -> None:
+        if len(_free_scratch) < MOST_FREE_SCRATCH:
+            _free_scratch.append(self._kept)
 
 
 def _leased(block: Array, shape: tuple[int, ...], dtype: "np.dtype[Any]") -> Array:
@@ -138,26 +172,31 @@ def _leased(block: Array, shape: tuple[int, ...], dtype: "np.dtype[Any]") -> Arr
     return array[: prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
 
 
+def _free_blocks() -> list[Array]:
+    while True:
+        with suppress(RuntimeError):  # a finaliser may give a block back in the middle
+            return list(_free.values())
+
+
 def _take(nbytes: int) -> Array | None:
     """The smallest free block that holds `nbytes` and is not far too large."""
-    with _pool_lock:
-        fitting = [block for block in tuple(_free) if nbytes <= block.nbytes <= 2 * nbytes]
-        if not fitting:
-            return None
-        best = min(fitting, key=lambda block: block.nbytes)
-        for position, block in enumerate(tuple(_free)):
-            if block is best:
-                del _free[position]
-                return best
+    fitting = [block for block in _free_blocks() if nbytes <= block.nbytes <= 2 * nbytes]
+    for block in sorted(fitting, key=lambda block: block.nbytes):
+        if _free.pop(id(block), None) is not None:  # else another call was faster
+            return block
     return None
 
 
 def clear_pool() -> int:
-    """Give back to the operating system what is kept for later results; tells how many bytes these were."""
-    with _pool_lock:
-        nbytes = sum(block.nbytes for block in _free)
-        _free.clear()
-    return nbytes
+    """Give back to the operating system what is kept for later results and calls; tells how many bytes these were."""
+    dropped = []
+    with suppress(LookupError):  # until nothing is left
+        while True:
+            dropped.append(_free.popitem()[1])
+    with suppress(LookupError):
+        while True:
+            dropped.append(_free_scratch.pop()[0])
+    return sum(block.nbytes for block in dropped)
 
 
 @cache
@@ -172,31 +211,40 @@ def pool_limit() -> int:
         return 1 << 28
 
 
-def small_work(sums: "np.dtype[Any]") -> tuple[Array, Array]:
-    """Room for the kernel of small calls, and for its factors; this thread's own, made once."""
+def borrow_work(sums: "np.dtype[Any]") -> tuple[Array, Array]:
+    """Room for the kernel of a small call, and for its factors; give it back with `return_work`.
+
+    What an error keeps from being given back is dropped, and made anew when it is needed.
+    """
     try:
-        return _thread.small[sums]  # type: ignore[no-any-return]
-    except (AttributeError, KeyError):
-        if not hasattr(_thread, "small"):
-            _thread.small = {}
-        _thread.small[sums] = np.empty(SMALL_WORK, np.int64), np.empty(SMALL, sums)
-        return _thread.small[sums]  # type: ignore[no-any-return]
+        return _free_work[sums].pop()
+    except LookupError:
+        return np.empty(SMALL_WORK, np.int64), np.empty(SMALL, sums)
+
+
+def return_work(work: tuple[Array, Array]) -> None:
+    """Give back what `borrow_work` lent."""
+    _free_work.setdefault(work[1].dtype, []).append(work)
 
 
 def scratch(size: int, dtype: Any) -> Array:
-    """Memory for the duration of a call, kept by this thread for its next call; it is not zeroed.
+    """Memory that is kept for the next call when its last array is dropped; it is not zeroed.
 
-    New pages cost more than what is written to them, so small calls would pay more for scratch than for work. A thread
-    has one such array at a time.
+    New pages cost more than what is written to them, so small calls would pay more for scratch than for work.
     """
     nbytes = size * np.dtype(dtype).itemsize
     if nbytes > MOST_SCRATCH:
         return allocate((size,), dtype)
-    kept: Array | None = getattr(_thread, "scratch", None)
-    if kept is None or kept.nbytes < nbytes:
+    try:
+        kept = _free_scratch.pop()
+    except IndexError:
+        kept = None
+    if kept is None or kept[0].nbytes < nbytes:
         # From 4 MB on, NumPy asks for huge pages.
-        kept = _thread.scratch = allocate((max(nbytes + nbytes // 4, LEAST_SCRATCH),), np.uint8)
-    return kept[:nbytes].view(dtype)
+        block = np.empty(max(nbytes + nbytes // 4, LEAST_SCRATCH), np.uint8)
+        kept = block, block.__array_interface__
+    lent: Array = np.asarray(_Scratch(kept))
+    return lent[:nbytes].view(dtype)
 
 
 def _out_of_memory(shape: tuple[int, ...], dtype: np.dtype[Any], argument: str | None, why: str) -> OutOfMemoryError:
@@ -218,13 +266,3 @@ def _available_after_clearing(nbytes: int) -> int:
     """What is free; if that is less than `nbytes`, what is kept for later results is given up first."""
     free = available()
     return free if nbytes <= free or not clear_pool() else available()
-
-
-def _after_fork() -> None:
-    """A thread of the parent may have held the lock, and is not there to release it."""
-    global _pool_lock
-    _pool_lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

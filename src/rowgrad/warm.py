@@ -77,8 +77,8 @@ def _route(dtype: "np.dtype[Any]") -> None:
         owners, rows, order = np.empty(2, np.uint16), np.empty(2, np.int32), np.empty(2, np.int64)
         kernels.routing.locate(ids, bags, 2, 2, 1, 1, owners, rows, count.copy(), count.copy(), count - 1)
         lengths = np.zeros(2, np.int32)
-        kernels.routing.arrange(owners, rows, bags, np.arange(2), np.arange(2), count - 1, rows.copy(), order,
-                                lengths.copy(), lengths)  # fmt: skip
+        kernels.routing.arrange(owners, rows, bags, np.arange(2), np.arange(2), np.arange(2), count - 1,
+                                rows.copy(), order, lengths.copy(), lengths)  # fmt: skip
         kernels.routing.distinct(
             ids, bags, 2, 2, np.full(2, -1, np.int32), np.empty(2, np.int32), np.empty(2, np.int64)
         )

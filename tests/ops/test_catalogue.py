@@ -67,7 +67,8 @@ def test_dtypes_and_shapes_are_as_declared(operator: Operator) -> None:
     dtypes = {pin.dtype: np.asarray(inputs[pin.name][0] if pin.many else inputs[pin.name]).dtype
               for pin in operator.inputs}  # fmt: skip
     # An attribute may name the type of an output, as Cast's does.
-    dtypes |= {a.name: NUMPY[attributes[a.name]] for a in operator.attributes if a.kind == "dtype"}
+    dtypes |= {a.name: NUMPY[attributes[a.name]] if attributes[a.name] else dtypes["T"]
+               for a in operator.attributes if a.kind == "dtype"}  # fmt: skip
     for values in (inputs, {}):  # what is inferred must hold, whether the values are known or not
         inferred = infer(operator, shapes, values, attributes)
         for pin in operator.outputs:

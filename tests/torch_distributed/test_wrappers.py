@@ -73,7 +73,8 @@ def test_ddp_of_what_it_cannot_keep_the_same(ranks, kind, code, way_out):
 
 def alone_in_ddp(group):
     """On one rank there is nothing that could diverge."""
-    model = DistributedDataParallel(Model(fused()), process_group=group)
+    bag = whole(fused_optimizer=optim.Adagrad(0.5), sparse=False)
+    model = DistributedDataParallel(Model(bag), process_group=group)
     model(torch.tensor([[1, 3]])).sum().backward()
     return (model.module.bag.weight != 1).any(1).nonzero().flatten().tolist()
 

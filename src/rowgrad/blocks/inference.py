@@ -155,7 +155,8 @@ class _Inference:
         if pin.dtype in self.bound:
             return self.bound[pin.dtype][0]
         if pin.dtype in self.operator.types:
-            return self.attributes.get(pin.dtype)
+            chosen: str | None = self.attributes.get(pin.dtype)
+            return chosen or self.bound.get("T", (None,))[0]  # left open, it is the type of the values
         return pin.dtype
 
     def _fold(

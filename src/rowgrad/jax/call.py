@@ -153,7 +153,7 @@ def _settled(operator: Operator, pin: Pin, bound: Mapping[str, "np.dtype[Any]"],
     """A type that no input has: it is fixed, or an attribute; functions leave that to the type of the values."""
     if pin.dtype not in operator.types:
         return dtypes.NUMPY[pin.dtype]
-    return dtypes.NUMPY[settings[pin.dtype]] if pin.dtype in settings else bound["T"]
+    return dtypes.NUMPY[settings[pin.dtype]] if settings.get(pin.dtype) is not None else bound["T"]
 
 
 def _sizes_told(operator: Operator) -> str:

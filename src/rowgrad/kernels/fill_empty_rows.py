@@ -15,11 +15,14 @@ from rowgrad.kernels.team import add_up, atomic_add, atomic_load, chunk_start, c
 
 
 @inline
-def _row_of(k, indices, rank, by_words, words, shift):
-    """The row of the k-th entry in the order of rows: by `words`, or as the entries come."""
+def _row_of(k, indices, rank, by_words, words, shift, least, rows):
+    """The row of the k-th entry in the order of rows: by `words`, or as the entries come.
+
+    A caller's indices may have changed since they were checked, so rows are kept between `least` and the last one.
+    """
     if by_words:
         return peek(words, k) >> shift
-    return peek(indices, k * rank)
+    return min(max(peek(indices, k * rank), least), rows - 1)
 
 
 @kernel
@@ -47,6 +50,7 @@ def inspect_rows(team, chunks, indices, rank, size, rows, bad, starts, info):
         bad[chunks + chunk] = not falls
         starts[chunk] = distinct
         if wrong:
+            bad[chunk] = first  # where another thread has corrected it since, the call is refused all the same
             for i in range(first, stop):
                 if indices[i * rank] < 0 or indices[i * rank] >= rows:
                     bad[chunk] = i
@@ -78,31 +82,32 @@ def _write_default(row, place, rank, width, default, output_indices, output_valu
 
 
 @inline
-def _write_defaults(row, stop, place, rank, width, default, output_indices, output_values, empty):
-    """Default entries for the rows from `row` to `stop`, from `place` on."""
-    for ahead in range(stop - row):
+def _write_defaults(row, stop, place, full, rank, width, default, output_indices, output_values, empty):
+    """Default entries for the rows from `row` to `stop`, from `place` on, and not past `full` entries."""
+    for ahead in range(min(stop - row, full - place)):
         _write_default(row + ahead, place + ahead, rank, width, default, output_indices, output_values, empty)
 
 
 @inline
 def _fill_chunk(first, stop, size, rows, distinct, indices, rank, by_words, words, shift, values, width, default,
-                output_indices, output_values, empty, reverse):  # fmt: skip
+                full, output_indices, output_values, empty, reverse):  # fmt: skip
     """Write the entries from `first` to `stop`, and the defaults of the empty rows behind each.
 
     The k-th entry has k entries before it, and the empty ones among the rows before its own: all but the distinct.
+    Rows that change under the kernel could lead past the `full` results; places are therefore bounded.
     """
     if first == stop:
         return
     mask = (np.int64(1) << shift) - 1
-    before = _row_of(first - 1, indices, rank, by_words, words, shift) if first > 0 else np.int64(-1)
-    end = _row_of(stop - 1, indices, rank, by_words, words, shift)
-    following = _row_of(first, indices, rank, by_words, words, shift)
+    before = _row_of(first - 1, indices, rank, by_words, words, shift, 0, rows) if first > 0 else np.int64(-1)
+    end = _row_of(stop - 1, indices, rank, by_words, words, shift, 0, rows)
+    following = _row_of(first, indices, rank, by_words, words, shift, 0, rows)
     for k in range(first, stop):
         i = peek(words, k) & mask if by_words else np.int64(k)
         row = following
         distinct += row != before
         before = row
-        place = k + row - distinct + 1
+        place = min(max(k + row - distinct + 1, 0), full - 1)
         for d in range(rank):
             poke(output_indices, place * rank + d, peek(indices, i * rank + d))
         for w in range(width):
@@ -111,19 +116,21 @@ def _fill_chunk(first, stop, size, rows, distinct, indices, rank, by_words, word
         poke(reverse, i, place)
         if k + 1 == stop:
             break
-        following = _row_of(k + 1, indices, rank, by_words, words, shift)
+        following = _row_of(k + 1, indices, rank, by_words, words, shift, row, rows)
         # The next entry writes over this one, unless the row between is empty. No row behind the chunk's last is
         # touched: it may be another chunk's.
-        _write_default(min(row + 1, end), place + 1, rank, width, default, output_indices, output_values, empty)
+        _write_default(min(row + 1, end), min(place + 1, full - 1), rank, width, default, output_indices, output_values,
+                       empty)  # fmt: skip
         if following > row + 2:
-            _write_defaults(row + 2, following, place + 2, rank, width, default, output_indices, output_values, empty)
-    following = _row_of(stop, indices, rank, by_words, words, shift) if stop < size else rows
-    _write_defaults(end + 1, following, stop + end - distinct + 1, rank, width, default, output_indices, output_values,
-                    empty)  # fmt: skip
+            _write_defaults(row + 2, following, place + 2, full, rank, width, default, output_indices, output_values,
+                            empty)  # fmt: skip
+    following = _row_of(stop, indices, rank, by_words, words, shift, 0, rows) if stop < size else rows
+    _write_defaults(end + 1, following, max(stop + end - distinct + 1, 0), full, rank, width, default, output_indices,
+                    output_values, empty)  # fmt: skip
 
 
 @kernel
-def fill(team, chunks, indices, rank, size, rows, words, shift, starts, values, width, default, output_indices,
+def fill(team, chunks, indices, rank, size, rows, words, shift, starts, values, width, default, full, output_indices,
          output_values, empty, reverse):  # fmt: skip
     """Write all four results, walking the entries in the order of their rows.
 
@@ -135,16 +142,16 @@ def fill(team, chunks, indices, rank, size, rows, words, shift, starts, values, 
     while chunk < chunks:
         first, stop = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
         if chunk == 0:
-            following = _row_of(0, indices, rank, words.size > 0, words, shift) if size > 0 else rows
-            _write_defaults(np.int64(0), following, np.int64(0), rank, width, default, output_indices, output_values,
-                            empty)  # fmt: skip
+            following = _row_of(0, indices, rank, words.size > 0, words, shift, 0, rows) if size > 0 else rows
+            _write_defaults(np.int64(0), following, np.int64(0), full, rank, width, default, output_indices,
+                            output_values, empty)  # fmt: skip
         # A loop over two columns and one word is most of all calls; as constants they cost no loops.
         if rank == 2 and width == 1 and words.size == 0:
             _fill_chunk(first, stop, size, rows, starts[chunk], indices, 2, False, words, shift, values, 1, default,
-                        output_indices, output_values, empty, reverse)  # fmt: skip
+                        full, output_indices, output_values, empty, reverse)  # fmt: skip
         else:
             _fill_chunk(first, stop, size, rows, starts[chunk], indices, rank, words.size > 0, words, shift, values,
-                        width, default, output_indices, output_values, empty, reverse)  # fmt: skip
+                        width, default, full, output_indices, output_values, empty, reverse)  # fmt: skip
         finish(team, 0)
         chunk = claim(team, 0)
     wait(team, 0, chunks)

@@ -29,6 +29,16 @@ def read_id(ids, step, position):
 
 
 @inline
+def bounded_id(ids, step, position, limit):
+    """The id at `position` if it is in [0, limit), else the last one that is.
+
+    Another thread may write to a caller's ids between the check and the use, so whatever is used as an address is
+    bounded after it was read, not only before.
+    """
+    return np.int64(min(np.uint64(read_id(ids, step, position)), np.uint64(limit - 1)))
+
+
+@inline
 def write_id(ids, step, position, value):
     """Store `value` at `position`."""
     if step == 1:

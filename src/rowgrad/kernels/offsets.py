@@ -1,7 +1,7 @@
 """Kernels for bags that are given by where each begins."""
 
 from rowgrad.kernels.compile import kernel
-from rowgrad.kernels.ids import read_id
+from rowgrad.kernels.ids import bounded_id, read_id
 from rowgrad.kernels.raw import poke
 from rowgrad.kernels.team import chunk_start, claim, enter, finish, leave, lowest, wait
 
@@ -35,8 +35,8 @@ def spread(team, chunks, offsets, step, bags, size, segment_ids, bad):
     chunk = claim(team, 1)
     while chunk < chunks:
         for bag in range(chunk_start(chunk, chunks, bags), chunk_start(chunk + 1, chunks, bags)):
-            end = read_id(offsets, step, bag + 1) if bag + 1 < bags else size
-            for position in range(read_id(offsets, step, bag), end):
+            end = bounded_id(offsets, step, bag + 1, size + 1) if bag + 1 < bags else size
+            for position in range(bounded_id(offsets, step, bag, size + 1), end):
                 poke(segment_ids, position, bag)
         finish(team, 1)
         chunk = claim(team, 1)

@@ -7,7 +7,7 @@ compiled kernel serves all of them. Half and bfloat16 rows are computed in float
 import numpy as np
 
 from rowgrad.kernels.compile import inline, kernel
-from rowgrad.kernels.ids import read_id
+from rowgrad.kernels.ids import bounded_id, read_id
 from rowgrad.kernels.kinds import ADAGRAD, ADAM, DESCENT, MOMENTUM, NESTEROV, ROW_WISE_ADAGRAD
 from rowgrad.kernels.lanes import add_across, count, fill, first_of, load, root, store, zeros1, zeros16, zeros64
 from rowgrad.kernels.raw import peek, poke, prefetch
@@ -130,7 +130,8 @@ def change(team, chunks, rows, row_step, size, row_limit, grads, width, kind, nu
     while chunk < chunks:
         for u in range(chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)):
             _fetch_row(kind, table, read_id(rows, row_step, min(u + AHEAD, size - 1)), width, first, second)
-            _change_row(kind, numbers, table, read_id(rows, row_step, u), grads, u, width, first, second, sums)
+            row = bounded_id(rows, row_step, u, row_limit)
+            _change_row(kind, numbers, table, row, grads, u, width, first, second, sums)
         finish(team, 1)
         chunk = claim(team, 1)
     wait(team, 1, chunks)
@@ -140,11 +141,11 @@ def change(team, chunks, rows, row_step, size, row_limit, grads, width, kind, nu
 
 @kernel
 def change_pooled(team, chunks, words, shift, values, width, factors, factor_shift, factor_mask, kind, numbers, table,
-                  first, second, totals, names, sources, source_step):  # fmt: skip
+                  first, second, totals, names, sources):  # fmt: skip
     """Sum the sorted `words` as `sum_rows` does, and change each row of the table by its sum at once.
 
     `totals` has room for the sums of a block per chunk, `names` for its rows, as the halves of 64-bit ids. `sources`
-    is None, or the source row of each entry where `words` hold positions of entries (see `sum_block`).
+    is as in `sum_block`.
     """
     heard = enter(team)
     size = words.size
@@ -167,7 +168,7 @@ def change_pooled(team, chunks, words, shift, values, width, factors, factor_shi
             while last < size and words[last] >> shift == words[last - 1] >> shift:
                 last += 1
             rows = sum_block(words, begin, last, shift, mask, values, width, factors, factor_shift, factor_mask, True,
-                             base, totals, names, 2, sources, source_step)  # fmt: skip
+                             base, totals, names, 2, sources)  # fmt: skip
             for place in range(base, base + rows):
                 _change_row(kind, numbers, table, read_id(names, 2, place), totals, place, width, first, second,
                             factors)  # fmt: skip

@@ -56,12 +56,13 @@ def _pack(rows, row_step, partners, partner_step, row_limit, partner_limit, shif
 
 @inline
 def _first_bad(rows, row_step, partners, partner_step, row_limit, partner_limit, first, last):
+    """The first wrong position of a block in which one was found; `first` if another thread has corrected it since."""
     for i in range(first, last):
         row = read_id(rows, row_step, i)
         partner = read_id(partners, partner_step, i) if partner_step > 0 else np.int64(i)
         if row < 0 or row >= row_limit or partner < 0 or partner >= partner_limit:
             return i
-    return -1
+    return first
 
 
 @inline

@@ -27,11 +27,14 @@ def locate(ids, segment_ids, rows, bags, factor, chunk, owners, local, entries, 
 
 
 @kernel
-def arrange(owners, local, segment_ids, at, at_run, last, by_owner, order, run_bags, lengths):
-    """Put entries and runs in the order of their owners; `at` and `at_run` tell where those of each begin."""
+def arrange(owners, local, segment_ids, at, at_run, run_ends, last, by_owner, order, run_bags, lengths):
+    """Put entries and runs in the order of their owners; `at` and `at_run` tell where those of each begin.
+
+    Bags are read a second time here, so each owner's runs are kept within the `run_ends` that were counted.
+    """
     for i in range(owners.size):
         owner, bag = owners[i], np.int64(segment_ids[i])
-        if last[owner] != bag:
+        if last[owner] != bag and at_run[owner] < run_ends[owner]:
             last[owner] = bag
             run_bags[at_run[owner]] = bag
             at_run[owner] += 1

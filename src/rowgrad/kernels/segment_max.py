@@ -246,7 +246,7 @@ def take(team, chunks, chosen, rows, grad, width, output, bad):
         column = first % width if width > 0 else 0
         for i in range(first, chunk_start(chunk + 1, chunks, chosen.size)):
             row = peek(chosen, i)
-            if row >= 0:
+            if 0 <= row < rows:  # it may have changed since it was checked
                 poke(output, i, peek(grad, row * width + column))
             else:
                 poke(output, i, 0)

@@ -7,7 +7,7 @@ TensorFlow's: the first few rows left to right, then blocks of eight rows that a
 import numpy as np
 
 from rowgrad.kernels.compile import inline, kernel
-from rowgrad.kernels.ids import read_id
+from rowgrad.kernels.ids import bounded_id, read_id
 from rowgrad.kernels.kinds import MEAN, SUM
 from rowgrad.kernels.lanes import (
     choose,
@@ -73,11 +73,11 @@ def _first_bad(indices, index_step, ids, id_step, first, last, rows, data_rows):
         if segment < before or segment >= rows or index < 0 or index >= data_rows:
             return i
         before = segment
-    return -1
+    return first  # corrected by another thread since; the call is refused all the same
 
 
 @inline
-def _sum_segment(zeros, wide, indices, index_step, first, last, head, size, data, width, column):
+def _sum_segment(zeros, wide, indices, index_step, first, last, head, size, data_rows, data, width, column):
     """The first `head` rows left to right, then blocks of eight rows, each summed by itself.
 
     It is one loop over the entries, so that the processor sees far ahead. Where a block ends can often not be
@@ -93,7 +93,7 @@ def _sum_segment(zeros, wide, indices, index_step, first, last, head, size, data
         for line in range(0, count(zeros), LINE // data.itemsize):
             prefetch(data, ahead + line)
         prefetch(data, ahead + count(zeros) - 1)  # arrays of NumPy do not begin where a cache line does
-        row = load(zeros, data, read_id(indices, index_step, i) * width + column)
+        row = load(zeros, data, bounded_id(indices, index_step, i, data_rows) * width + column)
         if wide:
             if left == 0:
                 total = total + run
@@ -111,11 +111,12 @@ def _sum_segment(zeros, wide, indices, index_step, first, last, head, size, data
 
 
 @inline
-def _pool_columns(zeros, wide, column, indices, index_step, first, last, head, size, data, width, kind, divisor, output,
-                  past, segment):  # fmt: skip
+def _pool_columns(zeros, wide, column, indices, index_step, first, last, head, size, data_rows, data, width, kind,
+                  divisor, output, past, segment):  # fmt: skip
     """Pool as many columns from `column` on as blocks of the width of `zeros` cover; returns the next column."""
     while column + count(zeros) <= width:
-        total = _sum_segment(zeros, wide, indices, index_step, first, last, head, size, data, width, column)
+        total = _sum_segment(zeros, wide, indices, index_step, first, last, head, size, data_rows, data, width,
+                             column)  # fmt: skip
         if kind != SUM and last - first > 1:
             if last - first < SHORT:
                 total = total * (fill(zeros, 1) / fill(zeros, divisor))
@@ -130,14 +131,14 @@ def _pool_columns(zeros, wide, column, indices, index_step, first, last, head, s
 
 
 @inline
-def _pool_chunk(first, stop, indices, index_step, ids, id_step, size, rows, data, width, kind, sums, output, past,
-                clear):  # fmt: skip
+def _pool_chunk(first, stop, indices, index_step, ids, id_step, size, rows, data_rows, data, width, kind, sums, output,
+                past, clear):  # fmt: skip
     """Pool the segments that begin between `first` and `stop`, and zero the rows before each if `clear`."""
     while 0 < first < stop and read_id(ids, id_step, first) == read_id(ids, id_step, first - 1):
         first += 1  # this segment began in an earlier chunk, and is pooled there
-    before = read_id(ids, id_step, first - 1) if first > 0 else np.int64(-1)
+    before = bounded_id(ids, id_step, first - 1, rows) if first > 0 else np.int64(-1)
     while first < stop:
-        segment = read_id(ids, id_step, first)
+        segment = bounded_id(ids, id_step, first, rows)
         last = first + 1
         while last < size and read_id(ids, id_step, last) == segment:
             last += 1
@@ -148,16 +149,16 @@ def _pool_chunk(first, stop, indices, index_step, ids, id_step, size, rows, data
         if head < 2:
             head += BLOCK
         divisor = np.float64(length) if kind == MEAN else np.sqrt(np.float64(length))
-        column = _pool_columns(zeros256(sums), True, 0, indices, index_step, first, last, head, size, data, width,
-                               kind, divisor, output, past, segment)  # fmt: skip
-        column = _pool_columns(zeros128(sums), False, column, indices, index_step, first, last, head, size, data, width,
-                               kind, divisor, output, past, segment)  # fmt: skip
-        column = _pool_columns(zeros64(sums), False, column, indices, index_step, first, last, head, size, data, width,
-                               kind, divisor, output, past, segment)  # fmt: skip
-        column = _pool_columns(zeros16(sums), False, column, indices, index_step, first, last, head, size, data, width,
-                               kind, divisor, output, past, segment)  # fmt: skip
-        _pool_columns(zeros1(sums), False, column, indices, index_step, first, last, head, size, data, width, kind,
-                      divisor, output, past, segment)  # fmt: skip
+        column = _pool_columns(zeros256(sums), True, 0, indices, index_step, first, last, head, size, data_rows,
+                               data, width, kind, divisor, output, past, segment)  # fmt: skip
+        column = _pool_columns(zeros128(sums), False, column, indices, index_step, first, last, head, size, data_rows,
+                               data, width, kind, divisor, output, past, segment)  # fmt: skip
+        column = _pool_columns(zeros64(sums), False, column, indices, index_step, first, last, head, size, data_rows,
+                               data, width, kind, divisor, output, past, segment)  # fmt: skip
+        column = _pool_columns(zeros16(sums), False, column, indices, index_step, first, last, head, size, data_rows,
+                               data, width, kind, divisor, output, past, segment)  # fmt: skip
+        _pool_columns(zeros1(sums), False, column, indices, index_step, first, last, head, size, data_rows, data, width,
+                      kind, divisor, output, past, segment)  # fmt: skip
         before = segment
         first = last
     if clear and stop == size and before + 1 < rows:
@@ -190,11 +191,11 @@ def pool(team, chunks, indices, index_step, ids, id_step, size, rows, data_rows,
         first, stop = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
         # As a constant, the step of the indices costs nothing in the innermost loop.
         if index_step == 1:
-            _pool_chunk(first, stop, indices, 1, ids, id_step, size, rows, data, width, kind, sums, output, past,
-                        clear)  # fmt: skip
+            _pool_chunk(first, stop, indices, 1, ids, id_step, size, rows, data_rows, data, width, kind, sums,
+                        output, past, clear)  # fmt: skip
         else:
-            _pool_chunk(first, stop, indices, 2, ids, id_step, size, rows, data, width, kind, sums, output, past,
-                        clear)  # fmt: skip
+            _pool_chunk(first, stop, indices, 2, ids, id_step, size, rows, data_rows, data, width, kind, sums,
+                        output, past, clear)  # fmt: skip
         finish(team, 1)
         chunk = claim(team, 1)
     wait(team, 1, chunks)

@@ -6,13 +6,14 @@ gradient's gradient: the row is the segment). `factor_shift` and `factor_mask` c
 an entry's word; a mask of 0 always finds the first factor, a lone 1.
 
 Where each entry has a factor of its own, words hold positions of entries in place of partners, and `sources` tells
-the partner of each position. It is None elsewhere, and what belongs to it then leaves no trace in the compiled code.
+the partner of each position: (ids, step, number of rows of the values). It is None elsewhere, and what belongs to it
+then leaves no trace in the compiled code.
 """
 
 import numpy as np
 
 from rowgrad.kernels.compile import inline, kernel
-from rowgrad.kernels.ids import read_id, write_id
+from rowgrad.kernels.ids import bounded_id, read_id, write_id
 from rowgrad.kernels.kinds import MEAN, SMALL, SUM
 from rowgrad.kernels.lanes import clear_past, count, fill, keep_if, load, store, zeros1, zeros16, zeros64, zeros256
 from rowgrad.kernels.raw import peek, prefetch
@@ -46,16 +47,25 @@ def scales(team, chunks, kind, counts, factors):
 
 
 @inline
-def source_of(sources, source_step, partner):
+def source_of(sources, partner):
     """The row of the values that the partner in a word stands for."""
     if sources is None:
         return partner
-    return read_id(sources, source_step, partner)
+    ids, step, limit = sources
+    return bounded_id(ids, step, partner, limit)
+
+
+@inline
+def _source_ahead(sources, partner):
+    """The same for fetching a row before it is needed, which any row number will do for."""
+    if sources is None:
+        return partner
+    return read_id(sources[0], sources[1], partner)
 
 
 @inline
 def _sum_rows(zeros, words, first, last, shift, mask, values, width, column, factors, factor_shift, factor_mask,
-              compact, ordinal, output, sources, source_step):  # fmt: skip
+              compact, ordinal, output, sources):  # fmt: skip
     """Sum row by row: each result is written once, when its row is done."""
     while first < last:
         row = peek(words, first) >> shift
@@ -68,8 +78,8 @@ def _sum_rows(zeros, words, first, last, shift, mask, values, width, column, fac
             weight = fill(zeros, peek(factors, (word >> factor_shift) & factor_mask))
             if sources is not None:  # they lead anywhere in a large table, where partners are mostly neighbours
                 ahead = peek(words, min(i + AHEAD, last - 1)) & mask
-                prefetch(values, read_id(sources, source_step, ahead) * width + column)
-            total = total + load(zeros, values, source_of(sources, source_step, word & mask) * width + column) * weight
+                prefetch(values, _source_ahead(sources, ahead) * width + column)
+            total = total + load(zeros, values, source_of(sources, word & mask) * width + column) * weight
         store(output, (ordinal if compact else row) * width + column, total)
         ordinal += 1
         first = end
@@ -77,7 +87,7 @@ def _sum_rows(zeros, words, first, last, shift, mask, values, width, column, fac
 
 @inline
 def _sum_stream(zeros, words, first, last, shift, mask, values, width, column, factors, factor_shift, factor_mask,
-                compact, ordinal, output, sources, source_step):  # fmt: skip
+                compact, ordinal, output, sources):  # fmt: skip
     """Sum as one stream: each partial sum is written, and the last one stays.
 
     Where rows have one or two entries, their ends cannot be predicted, and a branch costs more than a store.
@@ -90,9 +100,9 @@ def _sum_stream(zeros, words, first, last, shift, mask, values, width, column, f
         row = word >> shift
         ordinal += row != before
         weight = fill(zeros, peek(factors, (word >> factor_shift) & factor_mask))
-        ahead = source_of(sources, source_step, peek(words, min(i + AHEAD, last - 1)) & mask)
+        ahead = _source_ahead(sources, peek(words, min(i + AHEAD, last - 1)) & mask)
         prefetch(values, ahead * width + column)
-        source = source_of(sources, source_step, word & mask)
+        source = source_of(sources, word & mask)
         total = keep_if(row == before, total) + load(zeros, values, source * width + column) * weight
         store(output, (ordinal if compact else row) * width + column, total)
         before = row
@@ -100,22 +110,22 @@ def _sum_stream(zeros, words, first, last, shift, mask, values, width, column, f
 
 @inline
 def _sum_columns(zeros, column, long, words, first, last, shift, mask, values, width, factors, factor_shift,
-                 factor_mask, compact, ordinal, output, sources, source_step):  # fmt: skip
+                 factor_mask, compact, ordinal, output, sources):  # fmt: skip
     """Sum as many columns from `column` on as blocks of the width of `zeros` cover; returns the next column."""
     while column + count(zeros) <= width:
         if long:
             _sum_rows(zeros, words, first, last, shift, mask, values, width, column, factors, factor_shift,
-                      factor_mask, compact, ordinal, output, sources, source_step)  # fmt: skip
+                      factor_mask, compact, ordinal, output, sources)  # fmt: skip
         else:
             _sum_stream(zeros, words, first, last, shift, mask, values, width, column, factors, factor_shift,
-                        factor_mask, compact, ordinal, output, sources, source_step)  # fmt: skip
+                        factor_mask, compact, ordinal, output, sources)  # fmt: skip
         column += count(zeros)
     return column
 
 
 @inline
 def sum_block(words, first, last, shift, mask, values, width, factors, factor_shift, factor_mask, compact,
-              ordinal, output, unique, unique_step, sources=None, source_step=0):  # fmt: skip
+              ordinal, output, unique, unique_step, sources=None):  # fmt: skip
     """Sum the entries from `first` to `last`, whole rows; returns how many rows these are."""
     rows = 0
     before = np.int64(-1)
@@ -127,13 +137,13 @@ def sum_block(words, first, last, shift, mask, values, width, factors, factor_sh
         before = row
     long = last - first >= LONG_ROWS * rows
     column = _sum_columns(zeros256(factors), 0, long, words, first, last, shift, mask, values, width, factors,
-                          factor_shift, factor_mask, compact, ordinal, output, sources, source_step)  # fmt: skip
+                          factor_shift, factor_mask, compact, ordinal, output, sources)  # fmt: skip
     column = _sum_columns(zeros64(factors), column, long, words, first, last, shift, mask, values, width, factors,
-                          factor_shift, factor_mask, compact, ordinal, output, sources, source_step)  # fmt: skip
+                          factor_shift, factor_mask, compact, ordinal, output, sources)  # fmt: skip
     column = _sum_columns(zeros16(factors), column, long, words, first, last, shift, mask, values, width, factors,
-                          factor_shift, factor_mask, compact, ordinal, output, sources, source_step)  # fmt: skip
+                          factor_shift, factor_mask, compact, ordinal, output, sources)  # fmt: skip
     _sum_columns(zeros1(factors), column, long, words, first, last, shift, mask, values, width, factors,
-                 factor_shift, factor_mask, compact, ordinal, output, sources, source_step)  # fmt: skip
+                 factor_shift, factor_mask, compact, ordinal, output, sources)  # fmt: skip
     return rows
 
 
@@ -161,7 +171,7 @@ def _clear_gaps(words, shift, first_row, stop_row, width, factors, output, past)
 
 @kernel
 def sum_rows(team, chunks, words, shift, row_starts, values, width, factors, factor_shift, factor_mask, compact,
-             output, gaps, past, unique, unique_step, sources, source_step):  # fmt: skip
+             output, gaps, past, unique, unique_step, sources):  # fmt: skip
     """Sum the sorted `words` into `output`: row by row, or, where `compact`, only the rows that occur.
 
     `unique` receives the rows that occur, if compact. The rows below `gaps` that do not occur are zeroed, past the
@@ -182,7 +192,7 @@ def sum_rows(team, chunks, words, shift, row_starts, values, width, factors, fac
             while last < size and words[last] >> shift == words[last - 1] >> shift:
                 last += 1
             ordinal += sum_block(words, first, last, shift, mask, values, width, factors, factor_shift, factor_mask,
-                                 compact, ordinal, output, unique, unique_step, sources, source_step)  # fmt: skip
+                                 compact, ordinal, output, unique, unique_step, sources)  # fmt: skip
             first = last
         finish(team, 0)
         chunk = claim(team, 0)

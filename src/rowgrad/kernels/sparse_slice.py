@@ -60,7 +60,10 @@ def count_window(team, chunks, indices, entries, rank, start, size, kept):
 
 @inline
 def _copy(indices, first, stop, rank, start, size, place, end, values, width, output_indices, output_values):
-    """Write every entry to the next place, and go on from there only if it is inside, which no branch could predict."""
+    """Write every entry to the next place, and go on from there only if it is inside, which no branch could predict.
+
+    Where another thread has changed the indices since they were counted, fewer may be found: the rest is zeroed.
+    """
     for i in range(first, stop):
         if place == end:  # all are found; what follows is another chunk's
             break
@@ -69,6 +72,11 @@ def _copy(indices, first, stop, rank, start, size, place, end, values, width, ou
         for w in range(width):
             poke(output_values, place * width + w, peek(values, i * width + w))
         place += _in_window(indices, i, rank, start, size)
+    for left in range(place, end):
+        for d in range(rank):
+            poke(output_indices, left * rank + d, 0)
+        for w in range(width):
+            poke(output_values, left * width + w, 0)
 
 
 @kernel

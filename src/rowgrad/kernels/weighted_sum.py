@@ -6,7 +6,7 @@ The sums of large calls are made by `sparse_segment_grad.sum_rows`, from words t
 import numpy as np
 
 from rowgrad.kernels.compile import inline, kernel
-from rowgrad.kernels.ids import read_id
+from rowgrad.kernels.ids import bounded_id, read_id
 from rowgrad.kernels.kinds import SMALL
 from rowgrad.kernels.lanes import add_across, count, load, store, zeros1, zeros64
 from rowgrad.kernels.raw import prefetch
@@ -29,6 +29,7 @@ def _first_outside(ids, step, first, last, limit):
             here = read_id(ids, step, i)
             if here < 0 or here >= limit:
                 return i
+        return first  # corrected by another thread since; the call is refused all the same
     return -1
 
 
@@ -73,7 +74,7 @@ def sum_small(rows, row_step, sources, source_step, row_limit, source_limit, wei
         work[i] = row << shift | i
     words = sort_small(work[:SMALL], work[SMALL : 2 * SMALL], work[3 * SMALL :], size, shift, row_limit)
     return sum_block(words, 0, size, shift, mask, values, width, weights, np.int64(0), mask, compact, 0, output, unique,
-                     unique_step, sources, source_step)  # fmt: skip
+                     unique_step, (sources, source_step, source_limit))  # fmt: skip
 
 
 @inline
@@ -130,8 +131,8 @@ def dot_rows(team, chunks, left, left_rows, left_step, left_limit, right, right_
             ahead = min(i + AHEAD, size - 1)
             _fetch(left, read_id(left_rows, left_step, ahead) * width, width)
             _fetch(right, read_id(right_rows, right_step, ahead) * width, width)
-            dot = _dot(zeros64(sums), zeros1(sums), left, read_id(left_rows, left_step, i) * width, right,
-                       read_id(right_rows, right_step, i) * width, width)  # fmt: skip
+            dot = _dot(zeros64(sums), zeros1(sums), left, bounded_id(left_rows, left_step, i, left_limit) * width,
+                       right, bounded_id(right_rows, right_step, i, right_limit) * width, width)  # fmt: skip
             store(dots, i, dot)
         finish(team, 1)
         chunk = claim(team, 1)

@@ -4,14 +4,16 @@ Families (`sparse_segment.py`, …) declare their operators with `declare`; `loa
 `raw_ops`, reference pages and the command line read the declarations and keep no list of their own.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from rowgrad import arrays
+from rowgrad import arrays, kernels
+from rowgrad.dtypes import Array
 from rowgrad.errors import RowgradError
+from rowgrad.memory import check_apart
 from rowgrad.ops.pins import Input, ManyInputs, Pin, fit_out, is_untyped
 
 REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "REQUIRED"})()
@@ -83,6 +85,10 @@ class Operator:
     def __post_init__(self) -> None:
         fitters = tuple((ManyInputs if pin.many else Input)(pin, self.dtypes_of(pin)) for pin in self.inputs)
         object.__setattr__(self, "fitters", fitters)
+        # NumPy checks ids and then reads them again, so operators that are made of it get copies: another thread may
+        # write to a caller's ids in between. Kernels bound what they use themselves.
+        copied = self.family not in kernels.MODULES and any(fitter.is_ids for fitter in fitters)
+        object.__setattr__(self, "_copies_ids", copied)
         variables = [pin.dtype for pin in self.inputs if pin.dtype in self.types for _ in range(1 + pin.many)]
         repeated = tuple(pin.dtype if variables.count(pin.dtype) > 1 else None for pin in self.inputs)
         object.__setattr__(self, "_repeated", repeated if any(repeated) else None)
@@ -127,13 +133,30 @@ class Operator:
             if self.result is None:
                 return kind.hand_back(results)
             return self.result(*map(kind.hand_back, results))
-        results = self.compute(*self._fit(values), out=fit_out(out), **settings)
+        fitted, target = self._fit(values), fit_out(out)
+        check_apart(target, self._arrays(fitted))
+        results = self.compute(*fitted, out=target, **settings)
         if self.result is None:
             return out
         _, *others = results
         return self.result(out, *map(_first_kind((out,)).hand_back, others))
 
+    def _arrays(self, fitted: list[Any]) -> Iterator[tuple[str, Array]]:
+        """The arrays among the arguments, with the names of their pins."""
+        for pin, value in zip(self.inputs, fitted, strict=True):
+            for array in value if pin.many else (value,):
+                if isinstance(array, np.ndarray):
+                    yield pin.name, array
+
     def _fit(self, values: tuple[Any, ...]) -> list[Any]:
+        fitted = self._fit_each(values)
+        if self._copies_ids:  # type: ignore[attr-defined]
+            for position, fitter in enumerate(self.fitters):
+                if fitter.is_ids and isinstance(fitted[position], np.ndarray):
+                    fitted[position] = fitted[position].copy()
+        return fitted
+
+    def _fit_each(self, values: tuple[Any, ...]) -> list[Any]:
         repeated: tuple[str | None, ...] | None = self._repeated  # type: ignore[attr-defined]
         if repeated is None:
             return [fitter.fit(value) for fitter, value in zip(self.fitters, values, strict=True)]

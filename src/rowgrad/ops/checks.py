@@ -83,10 +83,21 @@ def not_negative(argument: str, sizes: Array, position: int) -> int:
     return size
 
 
+def changed(argument: str) -> InvalidArgumentError:
+    """The error for an element that was wrong when a kernel read it, and is right when it is looked at again."""
+    return InvalidArgumentError(
+        f"{argument} changed during the call: another thread writes to it. Pass a copy, or let the call end first.",
+        code="changed-during-call",
+        argument=argument,
+    )
+
+
 def out_of_range(
     argument: str, position: int | tuple[int, ...], value: int, limit: int, limit_name: str, code: str, remedy: str
-) -> OutOfRangeError:
-    """The error for an element of `argument` that is not in [0, limit)."""
+) -> InvalidArgumentError:
+    """The error for an element of `argument` that is not in [0, limit), or was not when a kernel read it."""
+    if 0 <= value < limit:
+        return changed(argument)
     place = ", ".join(map(str, position)) if isinstance(position, tuple) else str(position)
     allowed = f"allowed: 0 to {limit - 1}" if limit > 0 else "nothing is allowed"
     return OutOfRangeError(

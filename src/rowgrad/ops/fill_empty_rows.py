@@ -69,6 +69,8 @@ def _fill(
     words, shift = np.empty(0, np.int64), 0
     if not is_sorted:
         order = order_ids(crew, np.ascontiguousarray(indices[:, 0]), None, rows, size)
+        if order.bad >= 0:
+            raise checks.changed(argument)
         words, shift, starts, distinct = order.words, order.shift, order.row_starts, order.distinct
 
     full = size + rows - distinct
@@ -81,7 +83,7 @@ def _fill(
         (source, width), (default, _) = dtypes.as_words(values), dtypes.as_words(default_value)
         output_values = allocate((full,), values.dtype, argument=rows_from)
     crew.run(
-        kernels.fill_empty_rows.fill, flat, rank, size, rows, words, shift, starts, source, width, default,
+        kernels.fill_empty_rows.fill, flat, rank, size, rows, words, shift, starts, source, width, default, full,
         output_indices.reshape(-1), source if is_text else dtypes.as_words(output_values)[0], empty, reverse,
     )  # fmt: skip
     if is_text:
@@ -117,7 +119,7 @@ def _fill_grad(reverse_index_map: Array, grad_values: Array, *, out: Array | Non
     if bad >= 0:
         raise _bad_map(reverse_index_map, bad, full, "the length of grad_values")
     if out is not None:
-        np.copyto(place(out, (size,), d_values.dtype, (reverse_index_map, grad_values), argument="out", zero=False),
+        np.copyto(place(out, (size,), d_values.dtype, argument="out", zero=False),
                   d_values)  # fmt: skip
     return FillGradient(d_values, d_default_value)
 
@@ -140,7 +142,7 @@ def _fill_grad_grad(
     checks.same_length("d_values_grad", d_values_grad.size, "reverse_index_map", reverse_index_map.size)
     full, size = checks.count("full_size", full_size), reverse_index_map.size
     if size == 0:
-        output = place(out, (full,), d_values_grad.dtype, (), argument="full_size", zero=False)
+        output = place(out, (full,), d_values_grad.dtype, argument="full_size", zero=False)
         output.fill(d_default_value_grad)
         return output
     crew = Crew(size * (16 + d_values_grad.itemsize))
@@ -149,9 +151,9 @@ def _fill_grad_grad(
         raise _bad_map(reverse_index_map, order.bad, full, "full_size")
     factors = Factors(np.ones(1, dtypes.summing(d_values_grad.dtype).sums), 0, 0)
     output = sum_rows(crew, order, d_values_grad, factors, rows=full, argument="full_size", out=out)
-    filled = np.ones(full, bool)
-    filled[reverse_index_map] = False
-    output[filled] = d_default_value_grad
+    unmapped = np.ones(full, bool)
+    unmapped[order.words >> order.shift] = False
+    output[unmapped] = d_default_value_grad
     return output
 
 

@@ -33,7 +33,7 @@ def _spread(offsets: Array, count: Any, *, out: Array | None = None) -> Array:
             argument="offsets",
             value=bags,
         )
-    segment_ids = place(out, (size,), np.dtype(np.int32), (offsets,), argument="size", zero=False)
+    segment_ids = place(out, (size,), np.dtype(np.int32), argument="size", zero=False)
     crew = Crew(4 * size + offsets.nbytes)
     bad = crew.run(
         kernels.offsets.spread, *kernels.ids.halves(offsets), bags, size, segment_ids, np.empty(crew.chunks, np.int64)
@@ -62,6 +62,8 @@ def _diagnose(offsets: Array, position: int, size: int) -> RowgradError:
             position=position,
             value=value,
         )
+    if position == 0 or value >= int(offsets[position - 1]):
+        return checks.changed("offsets")
     return InvalidArgumentError(
         f"offsets[{position}] is {value}, smaller than {int(offsets[position - 1])} before it; bags follow one "
         "another. Sort the offsets.",

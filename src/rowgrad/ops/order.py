@@ -83,8 +83,8 @@ def _order_large_ids(
     crew: Crew, rows: Array, partners: Array | None, row_limit: int, partner_limit: int, counted: int, keep: bool
 ) -> Order:
     """The same for ids so large, such as 62-bit hashes, that a row and a partner do not fit into one word."""
-    if partners is None:
-        partners = np.arange(rows.size)
+    # Copies, for what is checked must be what is used, whatever other threads write to the caller's arrays.
+    rows, partners = rows.copy(), np.arange(rows.size) if partners is None else partners.copy()
     wrong = (rows < 0) | (rows >= row_limit) | (partners < 0) | (partners >= partner_limit)
     if wrong.any():
         nothing: Any = np.empty(0, np.int64)

@@ -14,7 +14,7 @@ from rowgrad import dtypes, kernels
 from rowgrad.dtypes import FLOATS, IDS, Array
 from rowgrad.errors import InvalidArgumentError, OutOfRangeError, RowgradError
 from rowgrad.kernels.kinds import SMALL
-from rowgrad.memory import allocate, place, small_work
+from rowgrad.memory import allocate, borrow_work, place, return_work
 from rowgrad.ops import checks
 from rowgrad.ops.catalogue import Example, Operator, declare
 from rowgrad.ops.order import WORD_BITS, order_ids
@@ -32,7 +32,7 @@ def _max(data: Array, indices: Array, segment_ids: Array, num_segments: Any, *, 
     segments = checks.count("num_segments", num_segments)
     size, tail = indices.size, data.shape[1:]
     shape = (segments, *tail)
-    output = place(out, shape, data.dtype, (data, indices, segment_ids), argument="num_segments", zero=size == 0)
+    output = place(out, shape, data.dtype, argument="num_segments", zero=size == 0)
     chosen = allocate(shape, np.int64, argument="num_segments")
     if size == 0:
         chosen.fill(-1)
@@ -43,15 +43,16 @@ def _max(data: Array, indices: Array, segment_ids: Array, num_segments: Any, *, 
         return diagnose(position, indices, segment_ids, data.shape[0], rows_name, segments, "num_segments")
 
     stored, sums, _ = dtypes.summing(data.dtype)
-    work, some_sums = small_work(sums)
     width = prod(tail)
     row_bytes = data.itemsize * width
     flat, results = data.reshape(-1).view(stored), (output.reshape(-1).view(stored), chosen.reshape(-1))
     if size <= SMALL and row_bytes <= SMALL_ROW and segments < 2**31 > data.shape[0]:
+        work = borrow_work(sums)
         wrong = kernels.segment_max.max_small(
             *kernels.ids.halves(segment_ids), *kernels.ids.halves(indices), size, segments, data.shape[0], flat, width,
-            some_sums, *results, work,
+            work[1], *results, work[0],
         )  # fmt: skip
+        return_work(work)
         if wrong >= 0:
             raise bad(int(wrong))
         return SegmentMax(output, chosen)
@@ -60,7 +61,9 @@ def _max(data: Array, indices: Array, segment_ids: Array, num_segments: Any, *, 
     if order.bad >= 0:
         raise bad(order.bad)
     if width:  # without columns, there may be more rows than words have room for
-        crew.run(kernels.segment_max.max_rows, order.words, order.shift, segments, flat, width, some_sums, *results)
+        crew.run(
+            kernels.segment_max.max_rows, order.words, order.shift, segments, flat, width, np.empty(0, sums), *results
+        )
     return SegmentMax(output, chosen)
 
 
@@ -77,9 +80,11 @@ def _check_chosen(grad: Array, chosen: Array) -> None:
         )
 
 
-def _bad_choice(chosen: Array, position: int, rows: int, rows_name: str) -> OutOfRangeError:
+def _bad_choice(chosen: Array, position: int, rows: int, rows_name: str) -> InvalidArgumentError:
     place = tuple(int(i) for i in np.unravel_index(position, chosen.shape))
     value = int(chosen[place])
+    if -1 <= value < rows:
+        return checks.changed("chosen")
     return OutOfRangeError(
         f"chosen[{', '.join(map(str, place))}] is {value}; allowed: -1 (nothing was chosen) to {rows - 1} ({rows_name} "
         f"is {rows}). Pass the rows that the forward operator chose, and the size of its table.",
@@ -96,15 +101,16 @@ def _gradient(compact: bool, grad: Array, chosen: Array, count: Any, *, out: Arr
     _check_chosen(grad, chosen)
     tail, flat_chosen = grad.shape[1:], chosen.reshape(-1)
     if grad.size == 0 or (grad.size > SMALL and not (flat_chosen != -1).any()):
-        output = place(out, (0 if compact else rows, *tail), grad.dtype, (grad, chosen), argument=rows_name, zero=True)
+        output = place(out, (0 if compact else rows, *tail), grad.dtype, argument=rows_name, zero=True)
         return RowGradient(output, np.empty(0, np.int64)) if compact else output
     stored, sums, _ = dtypes.summing(grad.dtype)
     flat, width = grad.reshape(-1).view(stored), prod(tail)
     if grad.size <= SMALL and rows < 2**31 and out is None:
         output, unique = _room(compact, grad.size, rows, grad, chosen, out)
-        work, totals = small_work(sums)
-        distinct = kernels.segment_max.add_small(flat_chosen, rows, flat, width, compact, totals,
-                                                 output.reshape(-1).view(stored), unique, work)  # fmt: skip
+        work = borrow_work(sums)
+        distinct = kernels.segment_max.add_small(flat_chosen, rows, flat, width, compact, work[1],
+                                                 output.reshape(-1).view(stored), unique, work[0])  # fmt: skip
+        return_work(work)
         if distinct < 0:
             raise _bad_choice(chosen, -1 - distinct, rows, rows_name)
         return RowGradient(output[:distinct], unique[:distinct]) if compact else output
@@ -122,6 +128,8 @@ def _gradient(compact: bool, grad: Array, chosen: Array, count: Any, *, out: Arr
         limit = names.size
     crew = Crew(targets.size * (24 + grad.itemsize))
     order = order_ids(crew, targets, None if elements.size == grad.size else elements, limit, grad.size)
+    if order.bad >= 0:
+        raise checks.changed("chosen")
     output, unique = _room(compact, order.distinct, rows, grad, chosen, out)
     totals = np.empty(order.chunks * width, sums)
     crew.run(
@@ -138,7 +146,7 @@ def _room(compact: bool, most: int, rows: int, grad: Array, chosen: Array, out: 
     tail = grad.shape[1:]
     if compact:
         return allocate((most, *tail), grad.dtype, argument="grad"), np.empty(most, np.int64)
-    output = place(out, (rows, *tail), grad.dtype, (grad, chosen), argument="output_dim0", zero=True)
+    output = place(out, (rows, *tail), grad.dtype, argument="output_dim0", zero=True)
     return output, np.empty(0, np.int64)
 
 
@@ -153,7 +161,7 @@ def _grad_grad(grad: Array, chosen: Array, *, out: Array | None = None) -> Array
             argument="chosen",
             value=chosen.shape,
         )
-    output = place(out, chosen.shape, grad.dtype, (grad, chosen), argument="chosen", zero=False)
+    output = place(out, chosen.shape, grad.dtype, argument="chosen", zero=False)
     words, _ = dtypes.as_words(grad)
     crew = Crew(chosen.size * (8 + 2 * grad.itemsize))
     bad = crew.run(

@@ -8,7 +8,7 @@ import numpy as np
 from rowgrad import dtypes, kernels
 from rowgrad.dtypes import FLOATS, IDS, REALS, Array
 from rowgrad.errors import InvalidArgumentError, RowgradError
-from rowgrad.memory import goes_past, place, small_work
+from rowgrad.memory import goes_past, place
 from rowgrad.ops import checks
 from rowgrad.ops.catalogue import Attribute, Example, Operator, declare
 from rowgrad.ops.pins import INT64_MAX, Pin
@@ -39,14 +39,14 @@ def _pool(kind: int, data: Array, indices: Array, segment_ids: Array, num_segmen
     zero = (mostly_empty and out is None) or size == 0
     if plan is not None:
         plan.check("data", data.shape[0], "the output", rows)
-    output = place(out, (rows, *data.shape[1:]), data.dtype, (data,), argument=argument, zero=zero)
+    output = place(out, (rows, *data.shape[1:]), data.dtype, argument=argument, zero=zero)
     if size == 0:
         return output
     stored, sums, _ = dtypes.summing(data.dtype)
     crew = Crew(size * (16 + row_size))
     bad = crew.run(
         kernels.sparse_segment.pool, *kernels.ids.halves(indices), *kernels.ids.halves(segment_ids), size, rows,
-        data.shape[0], data.reshape(-1).view(stored), output.size // rows, kind, small_work(sums)[1],
+        data.shape[0], data.reshape(-1).view(stored), output.size // rows, kind, np.empty(0, sums),
         output.reshape(-1).view(stored), goes_past(output, row_size), not zero, np.empty(crew.chunks, np.int64),
     )  # fmt: skip
     if bad >= 0:

@@ -15,7 +15,7 @@ from rowgrad import dtypes, kernels
 from rowgrad.dtypes import FLOATS, IDS, Array
 from rowgrad.errors import OutOfRangeError, RowgradError
 from rowgrad.kernels.kinds import MEAN, SMALL, SQRT_N, SUM
-from rowgrad.memory import allocate, goes_past, place, place_uncleared, small_work
+from rowgrad.memory import allocate, borrow_work, goes_past, place, place_uncleared, return_work
 from rowgrad.ops import checks
 from rowgrad.ops.catalogue import Example, Operator, declare
 from rowgrad.ops.order import COUNT_PARTNERS, COUNT_ROWS, Order, order_ids
@@ -90,7 +90,7 @@ def sum_rows(crew: Crew, order: Order, values: Array, factors: Factors, *, rows:
     compact = rows is None or names is not None
     shape = (order.distinct if compact else rows, *values.shape[1:])
     output, is_zero = place_uncleared(
-        out if names is None else None, shape, values.dtype, (values,), argument=argument, zero=not compact
+        out if names is None else None, shape, values.dtype, argument=argument, zero=not compact
     )
     past = goes_past(output, output.nbytes // shape[0] if shape[0] else 0)
     width = parts * (output.size // shape[0] if shape[0] else 0)
@@ -99,14 +99,14 @@ def sum_rows(crew: Crew, order: Order, values: Array, factors: Factors, *, rows:
         values.reshape(-1).view(stored), width, *factors, compact, output.reshape(-1).view(stored),
         0 if compact or is_zero else rows, past,
         *kernels.ids.halves(unique if rows is None else np.empty(shape[0] if compact else 0, np.int64)),
-        *((None, 0) if sources is None else kernels.ids.halves(sources)),
+        None if sources is None else (*kernels.ids.halves(sources), values.shape[0]),
     )  # fmt: skip
     if names is None:
         return output
     if rows is None:
         unique[:] = names
         return output
-    dense = place(out, (rows, *values.shape[1:]), values.dtype, (values,), argument=argument, zero=True)
+    dense = place(out, (rows, *values.shape[1:]), values.dtype, argument=argument, zero=True)
     dense[names] = output
     return dense
 
@@ -195,11 +195,13 @@ def _sum_small(kind: int, values: Array, rows: Array, partners: Array, row_limit
     source = values.reshape(-1)
     if stored is not values.dtype:
         flat, source = flat.view(stored), source.view(stored)
+    work = borrow_work(sums)
     distinct = kernels.sparse_segment_grad.sum_small(
         rows.view(np.int32), rows.itemsize // 4, partners.view(np.int32), partners.itemsize // 4, row_limit,
         values.shape[0], kind, by_row, source, width, compact, flat, unique.view(np.int32), unique.itemsize // 4,
-        *small_work(sums),
+        *work,
     )  # fmt: skip
+    return_work(work)
     if distinct < 0:
         raise bad(-1 - distinct)
     return RowGradient(output[:distinct], unique[:distinct]) if compact else output
@@ -212,7 +214,7 @@ def _gradient(kind: int, compact: bool, grad: Array, indices: Array, segment_ids
     if rows == 0 or indices.size == 0:
         # TensorFlow does not look at the ids then, and neither do we; its dense result is uninitialised, ours is zero.
         shape = (0 if compact else rows, *grad.shape[1:])
-        output = place(out, shape, grad.dtype, (grad,), argument=rows_name, zero=True)
+        output = place(out, shape, grad.dtype, argument=rows_name, zero=True)
         return RowGradient(output, np.empty(0, indices.dtype)) if compact else output
     segments = grad.shape[0]
     bad = _diagnosis(grad, indices, segment_ids, rows, rows_name)
@@ -227,7 +229,7 @@ def _pool_again(kind: int, grad: Array, indices: Array, segment_ids: Array, coun
     """The gradient of a gradient: pool as the forward operator, segments in any order, with the backward factors."""
     segments = check_pairs(grad, indices, segment_ids, "num_segments", count)
     if segments == 0 or indices.size == 0:
-        return place(out, (segments, *grad.shape[1:]), grad.dtype, (grad,), argument="num_segments", zero=True)
+        return place(out, (segments, *grad.shape[1:]), grad.dtype, argument="num_segments", zero=True)
 
     def bad(position: int) -> RowgradError:
         rows_name = "the number of rows of grad"

@@ -94,7 +94,7 @@ def _send(values: Array, inputs: Array, start: Array, outputs: Array, out: Array
         _send_some(values, inputs, start, outputs, target, forwards)
     if out is None:
         return target
-    out = place(out, shape, values.dtype, (values, inputs, start, outputs), argument="out", zero=False)
+    out = place(out, shape, values.dtype, argument="out", zero=False)
     np.copyto(out, target)
     return out
 

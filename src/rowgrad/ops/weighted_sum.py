@@ -14,7 +14,7 @@ from rowgrad import dtypes, kernels
 from rowgrad.dtypes import FLOATS, IDS, Array
 from rowgrad.errors import InvalidArgumentError, RowgradError
 from rowgrad.kernels.kinds import SMALL
-from rowgrad.memory import allocate, place, small_work
+from rowgrad.memory import allocate, borrow_work, place, return_work
 from rowgrad.ops import checks
 from rowgrad.ops.catalogue import Attribute, Example, Operator, declare
 from rowgrad.ops.order import order_ids
@@ -76,7 +76,7 @@ def _sum(values: Array, entries: Entries, *, compact: bool, out: Array | None = 
     size, tail = entries.targets.size, values.shape[1:]
     if size == 0:
         shape = (0 if compact else entries.limit, *tail)
-        output = place(out, shape, values.dtype, (values,), argument=entries.argument, zero=True)
+        output = place(out, shape, values.dtype, argument=entries.argument, zero=True)
         return RowGradient(output, np.empty(0, entries.targets.dtype)) if compact else output
     # One kernel for all types of weights: each is rounded to the type that the sums are made in.
     with np.errstate(over="ignore"):
@@ -113,11 +113,13 @@ def _sum_small(values: Array, entries: Entries, compact: bool) -> Any:
         output, unique = np.empty((size, *tail), values.dtype), np.empty(size, targets.dtype)
     else:
         output, unique = allocate((limit, *tail), values.dtype, argument=argument, zero=True), targets[:0]
+    work = borrow_work(sums)
     distinct = kernels.weighted_sum.sum_small(
         *kernels.ids.halves(targets), *kernels.ids.halves(sources), limit, values.shape[0], weights,
         values.reshape(-1).view(stored), prod(tail), compact, output.reshape(-1).view(stored),
-        *kernels.ids.halves(unique), small_work(sums)[0],
+        *kernels.ids.halves(unique), work[0],
     )  # fmt: skip
+    return_work(work)
     if distinct < 0:
         raise bad(-1 - distinct)
     return RowGradient(output[:distinct], unique[:distinct]) if compact else output
@@ -141,12 +143,12 @@ def _row_dot(a: Array, b: Array, a_rows: Array, b_rows: Array, *, out_type: str 
     size, width = a_rows.size, prod(a.shape[1:])
     stored, sums, _ = dtypes.summing(a.dtype)
     wanted = a.dtype if out_type is None else dtypes.NUMPY[out_type]
-    found = place(out, (size,), wanted, (a, b, a_rows, b_rows), argument="a_rows", zero=False)
+    found = place(out, (size,), wanted, argument="a_rows", zero=False)
     dots = found if wanted == sums else allocate((size,), sums, argument="a_rows")
     crew = Crew(size * (16 + 2 * width * a.itemsize))
     bad = crew.run(
         kernels.weighted_sum.dot_rows, a.reshape(-1).view(stored), *kernels.ids.halves(a_rows), a.shape[0],
-        b.reshape(-1).view(stored), *kernels.ids.halves(b_rows), b.shape[0], size, width, small_work(sums)[1], dots,
+        b.reshape(-1).view(stored), *kernels.ids.halves(b_rows), b.shape[0], size, width, np.empty(0, sums), dots,
         np.empty(crew.chunks, np.int64),
     )  # fmt: skip
     if bad >= 0:
@@ -268,7 +270,7 @@ declare(Operator(
     ),
     outputs=(Pin("dots", "out_type", "[N]", "The dot products."),),
     types={"T": FLOATS, "Ta": IDS, "Tb": IDS, "out_type": FLOATS},
-    attributes=(Attribute("out_type", "float32", "The type of the result.", kind="dtype"),),
+    attributes=(Attribute("out_type", None, "The type of the result; by default that of a and b.", kind="dtype"),),
     formula="dots[i] = Σ over all columns of a[a_rows[i]] · b[b_rows[i]]",
     errors=(
         "InvalidArgumentError: a_rows or b_rows is not a vector, or they differ in length",

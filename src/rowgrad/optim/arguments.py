@@ -177,6 +177,8 @@ def check_apart(target: Target, state: dict[str, Array], inputs: dict[str, Array
 def bad_row(rows: Array, position: int, limit: int) -> RowgradError:
     """The error for a compact gradient whose rows do not ascend or do not fit."""
     row = int(rows[position])
+    if 0 <= row < limit and (position == 0 or row > int(rows[position - 1])):
+        return checks.changed("sorted_unique_indices")
     if 0 <= row < limit:
         return InvalidArgumentError(
             f"sorted_unique_indices[{position}] is {row}, not larger than {int(rows[position - 1])} before it; rows "

@@ -374,6 +374,8 @@ class Table:
 
     def _write(self, header: Header, changed: "dict[str, tuple[Mapping, Array]]") -> None:
         is_safe = False
+        for part, _ in changed.values():
+            part.check_place()
         try:
             if opening.settle_journal(self.path) == "replayed":  # an earlier flush could not finish
                 self._header = headers.read(self.path)
@@ -432,9 +434,19 @@ class Table:
             warnings.warn(f"{self!r} in {self.path} was never closed", ResourceWarning, stacklevel=2, source=self)
         self.close(flush=False)
 
+    def check(self) -> None:
+        """Raise `FileError` if a file of the table was cut off since it was opened.
+
+        `array`, `state`, look-ups, steps and flushes do this first. Reading an array over a file that was cut off
+        would end the process; whoever keeps such an array can call this before using it.
+        """
+        for part in self._parts.values():
+            part.check_size()
+
     def _open_parts(self) -> dict[str, Mapping]:
         if self._closed:
             raise InvalidArgumentError(f"the table in {self.path} is closed. Open it again.", code="closed")
+        self.check()
         return self._parts
 
     def _check_writer(self) -> None:

@@ -63,6 +63,8 @@ def result_dtypes(operator: Operator, values: tuple[Any, ...], attributes: dict[
 def _dtype(operator: Operator, pin: Pin, known: dict[str, torch.dtype], attributes: dict[str, Any]) -> torch.dtype:
     if attributes.get(pin.dtype) in DTYPES:  # an attribute may name the type of an output, as that of Cast does
         return DTYPES[attributes[pin.dtype]]
+    if pin.dtype in attributes:  # left open: it is that of the values
+        return known["T"]
     return known[pin.dtype] if pin.dtype in known else DTYPES[pin.dtype]
 
 

@@ -14,7 +14,7 @@ from rowgrad.errors import InvalidArgumentError
 
 REPLICATED, FULLY_SHARDED = "DistributedDataParallel", "fully_shard"
 TOLD = {
-    REPLICATED: "averages gradients. A fused optimizer leaves none, so the tables of the ranks would diverge",
+    REPLICATED: "waits for gradients to average. A fused optimizer leaves none, so the tables of the ranks would diverge",
     FULLY_SHARDED: "gathers the table for each pass and frees it. What a fused optimizer changed would be lost",
 }
 
@@ -57,8 +57,8 @@ def check_outside(layer: Any) -> None:
 
 def _replicated(layer: Any) -> str | None:
     wrapper = DistributedDataParallel._active_ddp_module  # the one whose forward pass this is
-    if wrapper is None or wrapper.process_group.size() == 1:
-        return None
+    if wrapper is None or (wrapper.process_group.size() == 1 and not layer.sparse):
+        return None  # one rank cannot diverge, but the wrapper would wait for a sparse gradient
     synced = [*wrapper._module_parameters, *(wrapper.modules_buffers if wrapper.broadcast_buffers else ())]
     own: list[Tensor] = [layer.weight, *layer.fused_state.values()]
     return REPLICATED if any(tensor is each for each in synced for tensor in own) else None

@@ -46,8 +46,9 @@ def route(ids: Array, segment_ids: Array, bags: int, ownership: Ownership) -> Ro
     by_owner, order = np.empty_like(local), np.empty(size, np.int64)
     last[:] = -1
     kernels.routing.arrange(
-        owners, local, segment_ids, _begins(entries), _begins(runs), last, by_owner, order, run_bags, lengths
-    )
+        owners, local, segment_ids, _begins(entries), _begins(runs), runs.cumsum(), last, by_owner, order, run_bags,
+        lengths,
+    )  # fmt: skip
     return Route(by_owner, order if ranks > 1 else None, run_bags, lengths, entries.tolist(), runs.tolist())
 
 
