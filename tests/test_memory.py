@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import rowgrad
-from rowgrad import memory
+from rowgrad._runtime import memory
 
 
 def test_what_is_not_free_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import rowgrad
-from rowgrad import threads
+from rowgrad._runtime import threads
 
 
 def problem(seed: int) -> tuple["np.ndarray[tuple[int, int], np.dtype[np.float32]]", ...]:
@@ -72,7 +72,7 @@ def test_many_callers_at_once(many_chunks: None) -> None:
 
 FORK = """
 import os, numpy as np, rowgrad
-from rowgrad import threads
+from rowgrad._runtime import threads
 threads.GRAIN = 1
 rowgrad.set_num_threads(3)
 grad, ids = np.ones((300, 17), np.float32), np.arange(40_000) % 50

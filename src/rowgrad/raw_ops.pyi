@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rowgrad.ops.results import AdagradUpdate, AdamUpdate, BroadcastAxes, CrossEntropy, FillGradient, FilledRagged, FilledRows, RowGradient, SegmentMax, SparseTensor
+from rowgrad._ops.results import AdagradUpdate, AdamUpdate, BroadcastAxes, CrossEntropy, FillGradient, FilledRagged, FilledRows, RowGradient, SegmentMax, SparseTensor
 
 def Add(x: Any, y: Any, *, name: Any = None) -> Any: ...
 def AddN(inputs: Any, *, name: Any = None) -> Any: ...

@@ -17,7 +17,7 @@ import numpy as np
 
 import rowgrad
 from adversary.targets import Array, Target
-from rowgrad import threads
+from rowgrad._runtime import threads
 from rowgrad.errors import InvalidArgumentError, RowgradError
 
 Attack = Callable[[Target, float, np.random.Generator], None]

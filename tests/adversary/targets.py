@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from rowgrad import dtypes, optim
+from rowgrad import optim
+from rowgrad._ops import OPERATORS, Operator
+from rowgrad._ops.attributes import check_attributes
+from rowgrad._ops.pins import Input
+from rowgrad._ops.results import RowGradient
+from rowgrad._runtime import dtypes
 from rowgrad.errors import InvalidArgumentError
-from rowgrad.ops import OPERATORS, Operator
-from rowgrad.ops.attributes import check_attributes
-from rowgrad.ops.pins import Input
-from rowgrad.ops.results import RowGradient
 
 Array = np.ndarray[Any, Any]
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import rowgrad
-from rowgrad import functions, raw_ops
-from rowgrad.dtypes import NUMPY
-from rowgrad.ops import BLOCKS, FAMILIES, OPERATORS, Operator
-from rowgrad.ops.attributes import WHAT, check_attributes
-from rowgrad.ops.catalogue import REQUIRED
-from rowgrad.ops.docstrings import page_call
-from rowgrad.ops.gradients import apply_to_arrays
-from rowgrad.ops.shapes import infer
+from rowgrad import raw_ops
+from rowgrad._ops import BLOCKS, FAMILIES, OPERATORS, Operator, functions
+from rowgrad._ops.attributes import WHAT, check_attributes
+from rowgrad._ops.catalogue import REQUIRED
+from rowgrad._ops.docstrings import page_call
+from rowgrad._ops.gradients import apply_to_arrays
+from rowgrad._ops.shapes import infer
+from rowgrad._runtime.dtypes import NUMPY
 
 ALL = pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from rowgrad.ops import checks
-from rowgrad.ops.offsets import _diagnose as diagnose_offset
-from rowgrad.ops.segment_max import _bad_choice
+from rowgrad._ops import checks
+from rowgrad._ops.offsets import _diagnose as diagnose_offset
+from rowgrad._ops.segment_max import _bad_choice
 from rowgrad.optim.arguments import bad_row
 
 

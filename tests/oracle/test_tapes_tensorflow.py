@@ -14,8 +14,8 @@ import golden
 import rowgrad
 from golden import Case, assert_same
 from rowgrad import raw_ops
-from rowgrad.ops import OPERATORS
-from rowgrad.ops.catalogue import Operator
+from rowgrad._ops import OPERATORS
+from rowgrad._ops.catalogue import Operator
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 if os.environ.get("CI"):

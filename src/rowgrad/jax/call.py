@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from rowgrad import arrays, dtypes
-from rowgrad.dtypes import Array
+from rowgrad._ops import OPERATORS, Operator, Pin, checks
+from rowgrad._ops.results import RowGradient
+from rowgrad._ops.shapes import infer, is_open
+from rowgrad._runtime import arrays, dtypes
+from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfRangeError, RowgradError
-from rowgrad.ops import OPERATORS, Operator, Pin, checks
-from rowgrad.ops.results import RowGradient
-from rowgrad.ops.shapes import infer, is_open
 
 Shape = tuple[int, ...]
 

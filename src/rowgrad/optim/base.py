@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rowgrad import arrays, combiners, dtypes, kernels
+from rowgrad import _kernels as kernels
+from rowgrad._kernels.kinds import SMALL
+from rowgrad._ops import OPERATORS, checks, combiners
+from rowgrad._ops.order import Order, order_ids
+from rowgrad._ops.pins import Input, Pin
+from rowgrad._ops.results import RowGradient
+from rowgrad._ops.sparse_segment_grad import Factors, check_pairs, diagnose, factors_of, sort_pairs, sum_few
+from rowgrad._runtime import arrays, dtypes
+from rowgrad._runtime.memory import allocate
+from rowgrad._runtime.threads import Crew
 from rowgrad.errors import DTypeError, InvalidArgumentError
-from rowgrad.kernels.kinds import SMALL
-from rowgrad.memory import allocate
-from rowgrad.ops import OPERATORS, checks
-from rowgrad.ops.order import Order, order_ids
-from rowgrad.ops.pins import Input, Pin
-from rowgrad.ops.results import RowGradient
-from rowgrad.ops.sparse_segment_grad import Factors, check_pairs, diagnose, factors_of, sort_pairs, sum_few
 from rowgrad.optim.arguments import (
     LIKE_TABLE,
     STEPS,
@@ -29,11 +31,10 @@ from rowgrad.optim.arguments import (
     fit_table,
 )
 from rowgrad.optim.settings import CHECKS
-from rowgrad.threads import Crew
 
 if TYPE_CHECKING:
-    from rowgrad.dtypes import Array
-    from rowgrad.plan import Plan
+    from rowgrad._ops.plan import Plan
+    from rowgrad._runtime.dtypes import Array
 
 _WEIGHTS = Input(Pin("weights", "Tw", "[N]", "The factor of each entry."), dtypes.FLOATS)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from rowgrad import dtypes
-from rowgrad.dtypes import Array
+from rowgrad._runtime import dtypes
+from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import DTypeError, FileError, InvalidArgumentError
 from rowgrad.tables import header as headers
 from rowgrad.tables import journal, lock

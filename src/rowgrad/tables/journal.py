@@ -16,7 +16,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from rowgrad.dtypes import Array
+from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import FileError
 from rowgrad.tables import header as headers
 from rowgrad.tables import regular

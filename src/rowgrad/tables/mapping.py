@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rowgrad.dtypes import Array, name_of
+from rowgrad._runtime.dtypes import Array, name_of
 from rowgrad.errors import FileError
 from rowgrad.tables import regular
 

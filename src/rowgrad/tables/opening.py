@@ -6,7 +6,7 @@ from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
-from rowgrad import limits
+from rowgrad._runtime import limits
 from rowgrad.errors import FileError
 from rowgrad.tables import header as headers
 from rowgrad.tables import journal

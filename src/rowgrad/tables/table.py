@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rowgrad import combiners, dtypes, limits
+from rowgrad._ops import combiners
+from rowgrad._runtime import dtypes, limits
 from rowgrad.errors import FileError, InvalidArgumentError, OutOfRangeError, RowgradError
 from rowgrad.tables import creating, journal, opening
 from rowgrad.tables import header as headers
@@ -21,9 +22,9 @@ from rowgrad.tables.header import Header
 from rowgrad.tables.mapping import PAGE, Mapping
 
 if TYPE_CHECKING:
-    from rowgrad.dtypes import Array
-    from rowgrad.ops.results import RowGradient
-    from rowgrad.plan import Plan
+    from rowgrad._ops.plan import Plan
+    from rowgrad._ops.results import RowGradient
+    from rowgrad._runtime.dtypes import Array
 
 LEAST_CHANGED = 1 << 22  # bytes of changes below which no table is flushed by itself
 
@@ -229,7 +230,7 @@ class Table:
         num_segments : int, optional
             The rows of the result; by default the largest segment + 1.
         """
-        from rowgrad import functions
+        from rowgrad._ops import functions
 
         combiners.check(combiner)
         if weights is None:
@@ -322,7 +323,7 @@ class Table:
 
     def _mark(self, rows: Any) -> None:
         if rows is not None and any(part.needs_marks for part in self._parts.values()):
-            from rowgrad import arrays
+            from rowgrad._runtime import arrays
 
             rows = arrays.adopt(rows)
         for part in self._parts.values():

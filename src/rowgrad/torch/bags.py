@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from rowgrad import arrays
-from rowgrad.dtypes import Array
+from rowgrad._ops import OPERATORS, Operator
+from rowgrad._runtime import arrays
+from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import DTypeError, InvalidArgumentError
-from rowgrad.ops import OPERATORS, Operator
 from rowgrad.torch.kernels import is_portable
 
 INTEGERS = (torch.int64, torch.int32)

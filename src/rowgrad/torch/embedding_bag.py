@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rowgrad import arrays
+from rowgrad._ops.results import RowGradient
+from rowgrad._runtime import arrays
 from rowgrad.errors import InvalidArgumentError
-from rowgrad.ops.results import RowGradient
 from rowgrad.optim import Optimizer
 from rowgrad.tables import Table
 from rowgrad.torch import bags, fused, wrapping

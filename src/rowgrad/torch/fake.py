@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from rowgrad import dtypes
-from rowgrad.ops import Operator, Pin
-from rowgrad.ops.pins import Input
-from rowgrad.ops.shapes import infer, parts_of
+from rowgrad._ops import Operator, Pin
+from rowgrad._ops.pins import Input
+from rowgrad._ops.shapes import infer, parts_of
+from rowgrad._runtime import dtypes
 from rowgrad.torch.schema import DTYPES, NAMES, Role, roles, settings
 
 

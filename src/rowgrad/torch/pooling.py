@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from rowgrad.combiners import COMBINERS
+from rowgrad._ops import OPERATORS
+from rowgrad._ops.combiners import COMBINERS
+from rowgrad._ops.results import RowGradient
 from rowgrad.errors import InvalidArgumentError
-from rowgrad.ops import OPERATORS
-from rowgrad.ops.results import RowGradient
 from rowgrad.torch.bags import is_plain, on_arrays
 from rowgrad.torch.schema import snake_case
 

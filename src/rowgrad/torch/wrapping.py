@@ -14,7 +14,7 @@ from rowgrad.errors import InvalidArgumentError
 
 REPLICATED, FULLY_SHARDED = "DistributedDataParallel", "fully_shard"
 TOLD = {
-    REPLICATED: "waits for gradients to average. A fused optimizer leaves none, so the tables of the ranks would diverge",
+    REPLICATED: "waits for gradients to average. A fused optimizer leaves none; the tables of ranks would diverge",
     FULLY_SHARDED: "gathers the table for each pass and frees it. What a fused optimizer changed would be lost",
 }
 

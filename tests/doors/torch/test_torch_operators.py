@@ -13,7 +13,7 @@ import rowgrad
 import strategies
 from golden import assert_same
 from optional import framework
-from rowgrad.ops import BLOCKS, OPERATORS
+from rowgrad._ops import BLOCKS, OPERATORS
 
 torch = framework("torch")
 sys.path.insert(0, str(Path(__file__).parent))
@@ -51,7 +51,7 @@ def test_schemas() -> None:
 
 def test_names() -> None:
     assert rowgrad.torch.__all__ == sorted(rowgrad.torch.__all__)
-    assert set(rowgrad.functions.__all__) <= set(rowgrad.torch.__all__)
+    assert set(rowgrad._ops.functions.__all__) <= set(rowgrad.torch.__all__)
     assert all(hasattr(rowgrad.torch, name) for name in rowgrad.torch.__all__)
     described = rowgrad.torch.sparse_segment_mean.__doc__ or ""
     assert "torch.ops.rowgrad.sparse_segment_mean_with_num_segments" in described

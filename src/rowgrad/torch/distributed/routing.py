@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rowgrad import kernels
-from rowgrad.dtypes import Array
+from rowgrad import _kernels as kernels
+from rowgrad._ops import checks
+from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import InvalidArgumentError, RowgradError
-from rowgrad.ops import checks
 from rowgrad.torch.distributed.ownership import Ownership
 
 

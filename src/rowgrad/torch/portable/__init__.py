@@ -8,8 +8,8 @@ family; `PATHS` holds them by operator.
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from rowgrad._ops import Operator
 from rowgrad.errors import InvalidArgumentError, RowgradError
-from rowgrad.ops import Operator
 from rowgrad.torch.portable import fill_empty_rows, offsets, segment_max, sparse_segment, sparse_slice, weighted_sum
 
 PATHS: dict[str, Callable[..., Any]] = {
