@@ -183,6 +183,17 @@ def test_torch() -> None:
     assert shared.__array_interface__["data"][0] == brain.data_ptr()
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_torch_may_free_its_memory_after_a_call(dtype: str) -> None:
+    torch = framework("torch")
+    grad = torch.ones(GRAD.shape, dtype=getattr(torch, dtype))
+    call(grad)
+    grad.untyped_storage().resize_(0)
+    kept = arrays.adopt(torch.full((1000,), 7.0, dtype=getattr(torch, dtype)))
+    torch.full((1000,), 8.0, dtype=getattr(torch, dtype))  # would get the memory, if that had been freed
+    assert (kept == 7).all()
+
+
 def test_torch_refusals() -> None:
     torch = framework("torch")
     grad = torch.from_numpy(GRAD.copy()).requires_grad_()
