@@ -19,10 +19,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import llvmlite
-import numba
-from numba.core import caching, event, serialize
-from numba.core.compiler import CompileResult
+from rowgrad import compiling, threads
+
+compiling.load_numba()
+
+import llvmlite  # noqa: E402
+import numba  # noqa: E402
+from numba.core import caching, event, serialize  # noqa: E402
+from numba.core.compiler import CompileResult  # noqa: E402
+from numba.core.compiler_lock import global_compiler_lock  # noqa: E402
 
 FOLDER = Path(__file__).parent
 KERNELS: dict[str, Any] = {}
@@ -38,6 +43,17 @@ def kernel(function: Callable[..., Any]) -> Any:
     name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
     dispatcher = KERNELS[name] = numba.njit(nogil=True, error_model="numpy")(function)
     dispatcher._cache = _KernelCache(name)
+    compile_for_args = dispatcher._compile_for_args
+
+    def load_or_compile(*args: Any) -> Any:
+        try:
+            if global_compiler_lock.is_locked():  # by this thread, so another one would wait for ever
+                return compile_for_args(*args)
+            return compiling.uninterrupted(compile_for_args, *args)
+        finally:
+            threads.call_helpers()
+
+    dispatcher._compile_for_args = load_or_compile
     return dispatcher
 
 
