@@ -15,7 +15,7 @@ SOURCES := pyproject.toml $(shell find src -name '*.py' -o -name '*.pyi')
 STUDIO := studio/pyproject.toml studio/hatch_build.py studio/web/package-lock.json studio/web/build.mjs \
   $(shell find studio/src studio/web/src studio/web/static examples/pages -type f -not -name '*.pyc')
 
-.PHONY: run studio test test-oracle bench bench-scale lint docs clean
+.PHONY: run studio test test-oracle soak bench bench-scale lint docs clean
 
 run: .venv/ready
 	.venv/bin/rowgrad run examples/pages/tour.page.json --svg tour.svg --force
@@ -29,6 +29,9 @@ test: .venv-test/ready
 test-oracle: .venv-oracle/ready
 	.venv-oracle/bin/python -m pytest tests/oracle
 	.venv-oracle/bin/python tests/record_golden.py --check
+
+soak: .venv-test/ready
+	cd tests && ../.venv-test/bin/python -m adversary.soak
 
 bench: .venv-bench/ready
 	.venv-bench/bin/rowgrad bench --peers all --json benchmarks/results.json --pictures docs/images

@@ -11,10 +11,10 @@ from typing import Any
 
 from pictures import pictures
 
-from rowgrad.ops import BLOCKS, FAMILIES, OPERATORS, Attribute, Operator, Pin
-from rowgrad.ops.callables import by_function, function_signature, raw_signature
-from rowgrad.ops.catalogue import REQUIRED
-from rowgrad.ops.docstrings import example_lines, page_call, page_inputs
+from rowgrad._ops import BLOCKS, FAMILIES, OPERATORS, Attribute, Operator, Pin
+from rowgrad._ops.callables import by_function, function_signature, raw_signature
+from rowgrad._ops.catalogue import REQUIRED
+from rowgrad._ops.docstrings import example_lines, page_call, page_inputs
 
 ROOT = Path(__file__).parent.parent
 OPERATOR_PAGES = Path("docs/operators")
@@ -159,7 +159,7 @@ def raw_ops_stub() -> str:
 def _results(operators: list[Operator]) -> str:
     """The import of the named tuples that `operators` give."""
     names = sorted({operator.result.__name__ for operator in operators if operator.result})
-    return f"from rowgrad.ops.results import {', '.join(names)}\n\n"
+    return f"from rowgrad._ops.results import {', '.join(names)}\n\n"
 
 
 def _stub(name: str, operator: Operator, signature: Signature) -> str:
@@ -172,7 +172,7 @@ def generated() -> dict[Path, str]:
     """Every generated file and its text."""
     files = {OPERATOR_PAGES / f"{operator.name}.md": page(operator) for operator in BLOCKS.values()}
     files[OPERATOR_PAGES / "index.md"] = index()
-    files[Path("src/rowgrad/functions.pyi")] = functions_stub()
+    files[Path("src/rowgrad/_ops/functions.pyi")] = functions_stub()
     files[Path("src/rowgrad/raw_ops.pyi")] = raw_ops_stub()
     return files | pictures()
 

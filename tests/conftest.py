@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import rowgrad
-from rowgrad import threads
+from rowgrad._runtime import threads
 
 pytest_plugins = ["studio.browser"]
 

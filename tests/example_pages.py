@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from rowgrad._ops import BLOCKS, Operator
+from rowgrad._runtime.dtypes import NUMPY
 from rowgrad.blocks import Page
-from rowgrad.dtypes import NUMPY
-from rowgrad.ops import BLOCKS, Operator
 
 FOLDER = Path(__file__).parent.parent / "examples" / "pages"
 FILES = sorted(FOLDER.glob("*.page.json"))

@@ -55,9 +55,9 @@ def call(op: str, args: Args, threads: int) -> tuple[Any, ...]:
 def treated_as_large() -> Iterator[None]:
     """Even the smallest call is cut into chunks for all threads, and has no kernel of its own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rowgrad.threads.GRAIN", 1)
+        patch.setattr("rowgrad._runtime.threads.GRAIN", 1)
         for family in ("sparse_segment_grad", "weighted_sum", "segment_max"):
-            patch.setattr(f"rowgrad.ops.{family}.SMALL", -1)
+            patch.setattr(f"rowgrad._ops.{family}.SMALL", -1)
         yield
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import rowgrad
 from optional import framework
-from rowgrad import arrays
+from rowgrad._runtime import arrays
 
 GRAD = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
 INDICES = np.array([4, 1, 4])

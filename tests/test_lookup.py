@@ -9,7 +9,7 @@ import golden
 import rowgrad
 from golden import Case, assert_same
 from optional import framework
-from rowgrad import arrays
+from rowgrad._runtime import arrays
 
 CASES = [case for case in golden.load() if case.op.startswith("nn.")]
 TABLE = np.array([[1.0, 10.0], [2.0, 20.0], [3.0, 30.0], [4.0, 40.0]], np.float32)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import rowgrad
-from rowgrad import memory
+from rowgrad._runtime import memory
 
 
 def test_what_is_not_free_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,9 +95,25 @@ def test_large_results_begin_with_a_cache_line() -> None:
 
 
 def test_when_the_interpreter_ends_no_memory_is_kept() -> None:
-    free: list[Any] = []
+    memory.clear_pool()
     lease = memory._Lease(np.empty(memory.POOLED, np.uint8))
-    lease.__del__(free, lambda: True)
-    assert free == []
-    lease.__del__(free, lambda: False)
-    assert len(free) == 1
+    lease.__del__(lambda: True)
+    assert not memory._free
+    lease.__del__(lambda: False)
+    assert len(memory._free) == 1
+
+
+def test_the_buffers_of_a_call_are_its_own() -> None:
+    first, second = memory.scratch(100, np.int64), memory.scratch(100, np.int64)
+    assert not np.shares_memory(first, second)
+    place = first.ctypes.data
+    part = first[10:20]
+    del first
+    assert not np.shares_memory(part, memory.scratch(100, np.int64))  # a view keeps the memory
+    del part
+    assert memory.scratch(100, np.int64).ctypes.data == place
+
+    work, other = memory.borrow_work(np.dtype(np.float32)), memory.borrow_work(np.dtype(np.float32))
+    assert not any(np.shares_memory(one, two) for one, two in zip(work, other, strict=True))
+    memory.return_work(work)
+    assert memory.borrow_work(np.dtype(np.float32))[0] is work[0]

@@ -44,7 +44,7 @@ def test_one_step(dtype: Any, width: int, combiner: str) -> None:
 
 
 def test_the_same_bits_for_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rowgrad.threads.GRAIN", 1)
+    monkeypatch.setattr("rowgrad._runtime.threads.GRAIN", 1)
     table, grad, indices, segments = problem(np.float32, 37)
     results = []
     for threads in (1, 2, 3, 8):

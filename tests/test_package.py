@@ -30,7 +30,7 @@ def test_import_loads_no_framework_and_no_compiler() -> None:
 def test_the_second_process_compiles_nothing(tmp_path: Path) -> None:
     code = (
         "import rowgrad; rowgrad.sparse_segment_mean_grad_v2([[1.0]], [0], [0], 1)\n"
-        "from rowgrad.kernels.compile import KERNELS\n"
+        "from rowgrad._kernels.compile import KERNELS\n"
         "print(sum(sum(k.stats.cache_misses.values()) for k in KERNELS.values()))"
     )
     assert int(run(code, ROWGRAD_CACHE_DIR=str(tmp_path))) > 0
@@ -41,7 +41,7 @@ def test_without_any_writable_folder_kernels_still_run(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
     code = (
-        "from rowgrad.kernels import compile\n"
+        "from rowgrad._kernels import compile\n"
         f"from pathlib import Path; compile._candidates = lambda: [Path({str(blocked)!r})]\n"
         "compile.cache_folder.cache_clear()\n"
         "import rowgrad; print(rowgrad.sparse_slice_grad([1.0], [[0]], [0], [[0]]), compile.cache_folder())"
@@ -51,7 +51,7 @@ def test_without_any_writable_folder_kernels_still_run(tmp_path: Path) -> None:
 
 def test_a_changed_kernel_is_compiled_anew() -> None:
     """The stamp covers every source file, since kernels call helpers from other files."""
-    from rowgrad.kernels import compile
+    from rowgrad._kernels import compile
 
     before = compile.source_stamp()
     compile.source_stamp.cache_clear()
@@ -72,7 +72,7 @@ def test_docstring_examples(name: str) -> None:
     found = doctest.DocTestFinder(recurse=False).find(getattr(rowgrad, name), name, globs={})
     for test in found:
         assert doctest.DocTestRunner().run(test).failed == 0
-    if name in rowgrad.functions.__all__:
+    if name in rowgrad._ops.functions.__all__:
         assert any(test.examples for test in found)
 
 

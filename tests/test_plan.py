@@ -8,7 +8,7 @@ import pytest
 
 import rowgrad
 from optional import framework
-from rowgrad import memory
+from rowgrad._runtime import memory
 
 RNG = np.random.default_rng(3)
 INDICES = RNG.integers(0, 90, 3000)

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import rowgrad
-from rowgrad import kernels, threads
+from rowgrad import _kernels as kernels
+from rowgrad._runtime import threads
 
 
 def problem(seed: int) -> tuple["np.ndarray[tuple[int, int], np.dtype[np.float32]]", ...]:
@@ -138,7 +139,7 @@ def test_no_helper_begins_before_the_caller_has(monkeypatch: pytest.MonkeyPatch)
 
 FORK = """
 import os, numpy as np, rowgrad
-from rowgrad import kernels, threads
+from rowgrad._runtime import threads
 threads.GRAIN = 1
 rowgrad.set_num_threads(3)
 grad, ids = np.ones((300, 17), np.float32), np.arange(40_000) % 50

@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from rowgrad import kernels
-from rowgrad.ops import OPERATORS
-from rowgrad.warm import tasks
+from rowgrad import _kernels as kernels
+from rowgrad._cli.warm import tasks
+from rowgrad._ops import OPERATORS
 
 
 def test_every_operator_with_a_kernel_is_warmed_for_every_type() -> None:

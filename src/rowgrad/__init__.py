@@ -5,8 +5,8 @@ Give the functions NumPy, PyTorch, JAX or TensorFlow arrays, or lists; results c
 """
 
 from rowgrad import raw_ops
-from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfMemoryError, OutOfRangeError, RowgradError
-from rowgrad.functions import (
+from rowgrad._ops.embedding_lookup import embedding_lookup_sparse, safe_embedding_lookup_sparse
+from rowgrad._ops.functions import (
     chosen_rank,
     index_rank,
     ragged_fill_empty_rows,
@@ -38,11 +38,11 @@ from rowgrad.functions import (
     sparse_slice_grad,
     sparse_slice_grad_grad,
 )
-from rowgrad.lookup import embedding_lookup_sparse, safe_embedding_lookup_sparse
-from rowgrad.ops.results import FilledRagged, FilledRows, FillGradient, RowGradient, SegmentMax, SparseTensor
-from rowgrad.plan import Plan, plan
+from rowgrad._ops.plan import Plan, plan
+from rowgrad._ops.results import FilledRagged, FilledRows, FillGradient, RowGradient, SegmentMax, SparseTensor
+from rowgrad._runtime.threads import get_num_threads, set_num_threads
+from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfMemoryError, OutOfRangeError, RowgradError
 from rowgrad.tables import Table
-from rowgrad.threads import get_num_threads, set_num_threads
 
 __version__ = "0.1.0"
 

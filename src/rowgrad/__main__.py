@@ -1,6 +1,6 @@
 """`python -m rowgrad` is the `rowgrad` command."""
 
-from rowgrad.cli import main
+from rowgrad._cli import main
 
 if __name__ == "__main__":
     main()

@@ -3,8 +3,8 @@
 As in `tf.raw_ops`, each takes all its inputs, and `name`, which means nothing here. Editors read `raw_ops.pyi`.
 """
 
-from rowgrad.ops import OPERATORS
-from rowgrad.ops.callables import make_raw_op
+from rowgrad._ops import OPERATORS
+from rowgrad._ops.callables import make_raw_op
 
 __all__ = sorted(OPERATORS)
 globals().update({name: make_raw_op(operator) for name, operator in OPERATORS.items()})

@@ -7,10 +7,10 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+from rowgrad._cli import app, bench
 from rowgrad.bench import contestants, work
 from rowgrad.bench.contestants import ours
 from rowgrad.bench.work import Bags, Entries, Work
-from rowgrad.cli import app, bench
 
 TINY = Bags(300, 8, 64, 5, "zipf")
 
@@ -148,7 +148,7 @@ def test_rounds_below_one_are_refused():
 
 def test_help_is_quick():
     code = (
-        "import sys; from rowgrad.cli import app; from typer.testing import CliRunner;"
+        "import sys; from rowgrad._cli import app; from typer.testing import CliRunner;"
         "r = CliRunner().invoke(app, ['bench', '--help']); assert r.exit_code == 0;"
         "print(sorted({'numba', 'matplotlib', 'torch', 'jax', 'tensorflow', 'scipy'} & set(sys.modules)))"
     )

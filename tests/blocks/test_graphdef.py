@@ -9,12 +9,12 @@ import pytest
 from tensorboard.compat.proto import graph_pb2
 
 import example_pages
+from rowgrad._ops import BLOCKS, Operator
+from rowgrad._runtime.dtypes import NUMPY
 from rowgrad.blocks import Page, Session
 from rowgrad.blocks.graphdef.names import GRAPH_OPS
 from rowgrad.blocks.graphdef.recipes import RECIPES
-from rowgrad.dtypes import NUMPY
 from rowgrad.errors import FileError, PageError
-from rowgrad.ops import BLOCKS, Operator
 
 EXPORTED = [name for name in example_pages.EXAMPLES
             if {name} & {*GRAPH_OPS, *RECIPES, "ConcatOffset", "Const", "Variable"}]  # fmt: skip

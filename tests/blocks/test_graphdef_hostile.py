@@ -13,9 +13,9 @@ from google.protobuf import text_format
 from tensorboard.compat.proto import graph_pb2, tensor_pb2
 
 import example_pages
+from rowgrad._runtime.dtypes import NUMPY
 from rowgrad.blocks import Page, Session
 from rowgrad.blocks.graphdef.tensors import NUMBER_OF, Reader, write_tensor
-from rowgrad.dtypes import NUMPY
 from rowgrad.errors import PageError, RowgradError
 
 

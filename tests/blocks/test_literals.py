@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
+from rowgrad._runtime.dtypes import BFLOAT16, NUMPY
 from rowgrad.blocks.literals import literal, plain, typed
-from rowgrad.dtypes import BFLOAT16, NUMPY
 from rowgrad.errors import PageError
 
 

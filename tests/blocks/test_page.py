@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rowgrad._ops import BLOCKS
 from rowgrad.blocks import Page, Session, Wire
 from rowgrad.errors import PageError
-from rowgrad.ops import BLOCKS
 
 GRAD = [[1, 2, 3], [4, 4, 2], [3, 1, 5]]
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from rowgrad import RowGradient
+from rowgrad._ops import OPERATORS, Operator
 from rowgrad.blocks import Page, Session
 from rowgrad.errors import PageError
-from rowgrad.ops import OPERATORS, Operator
 
 DIFFERENTIABLE = {name: operator for name, operator in OPERATORS.items() if operator.gradient}
 # Values at which an operator is smooth: positive for logarithms and roots, off the kink for the rectifier.

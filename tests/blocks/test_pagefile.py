@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import rowgrad
+from rowgrad._runtime.dtypes import NUMPY
 from rowgrad.blocks import Page, Session
 from rowgrad.blocks.pagefile import MOST_BLOCKS
-from rowgrad.dtypes import NUMPY
 from rowgrad.errors import FileError, PageError
 
 DESIGN = """{"rowgrad_page": 1, "name": "pooled mean", "blocks": [

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import example_pages
+from rowgrad._runtime.dtypes import BFLOAT16, NUMPY
+from rowgrad._runtime.files import read
 from rowgrad.blocks import Page, Session
 from rowgrad.blocks.spelling import WIDTH, array_text, same_bits
-from rowgrad.dtypes import BFLOAT16, NUMPY
 from rowgrad.errors import PageError
-from rowgrad.files import read
 
 RUN_ALL = """
 import json, runpy, sys
@@ -117,7 +117,7 @@ from pathlib import Path
 
 import numpy as np
 import rowgrad
-from rowgrad.files import write
+from rowgrad._runtime.files import write
 
 grad = np.array([[1.0, 2.0, 3.0], [4.0, 4.0, 2.0], [3.0, 1.0, 5.0]], np.float32)
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import rowgrad
-from rowgrad.cli import app
+from rowgrad._cli import app
 from signals import heed_ctrl_c
 
 
@@ -36,7 +36,7 @@ def test_help_names_every_command_and_gives_examples(args):
 
 def test_help_loads_neither_numba_nor_pyarrow():
     code = (
-        "import sys; from rowgrad.cli import app; from typer.testing import CliRunner;"
+        "import sys; from rowgrad._cli import app; from typer.testing import CliRunner;"
         "r = CliRunner().invoke(app, ['op', 'SparseSliceGrad', '--help']); assert r.exit_code == 0;"
         "print(sorted({'numba', 'pyarrow', 'torch', 'jax', 'tensorflow'} & set(sys.modules)))"
     )
@@ -71,10 +71,10 @@ def test_a_reader_that_leaves_early_is_no_error(args):
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_ctrl_c_is_quiet_and_130():
     code = (
-        "import sys, time; import rowgrad.cli.doctor as doctor\n"
+        "import sys, time; import rowgrad._cli.doctor as doctor\n"
         "def examine(): print('ready', flush=True); time.sleep(60)\n"
         "doctor.examine = examine; sys.argv = ['rowgrad', 'doctor']\n"
-        "from rowgrad.cli import main; main()"
+        "from rowgrad._cli import main; main()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed_ctrl_c

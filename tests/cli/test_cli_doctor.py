@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 import rowgrad
-from rowgrad.cli import app, doctor
-from rowgrad.ops import OPERATORS
+from rowgrad._cli import app, doctor
+from rowgrad._ops import OPERATORS
 
 
 def run(*args, **env):
@@ -92,7 +92,7 @@ def test_a_broken_part_does_not_silence_the_rest(monkeypatch):
 
 
 def test_no_folder_for_kernels(monkeypatch):
-    from rowgrad import kernels
+    from rowgrad import _kernels as kernels
 
     monkeypatch.setattr(kernels.compile, "cache_folder", lambda: None)
     result = run()

@@ -3,8 +3,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from rowgrad.cli import examples
-from rowgrad.ops import OPERATORS
+from rowgrad._cli import examples
+from rowgrad._ops import OPERATORS
 
 
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))

@@ -1,8 +1,8 @@
 import pytest
 
-from rowgrad.cli import names
-from rowgrad.cli.problems import Problem
-from rowgrad.ops import BLOCKS, FAMILIES, OPERATORS
+from rowgrad._cli import names
+from rowgrad._cli.problems import Problem
+from rowgrad._ops import BLOCKS, FAMILIES, OPERATORS
 
 
 @pytest.mark.parametrize(

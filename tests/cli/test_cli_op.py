@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 import rowgrad
 from optional import framework
-from rowgrad import threads
-from rowgrad.cli import app
-from rowgrad.cli.op import COMMON
-from rowgrad.ops import OPERATORS
+from rowgrad._cli import app
+from rowgrad._cli.op import COMMON
+from rowgrad._ops import OPERATORS
+from rowgrad._runtime import threads
 
 IDS = ["--indices", "[0, 1, 2]", "--segment-ids", "[2, 2, 2]"]
 GRAD = ["--grad", "[[1, 2, 3], [4, 4, 2], [3, 1, 5]]"]
@@ -127,7 +127,7 @@ def test_an_existing_file_is_safe_and_nothing_is_computed(tmp_path, monkeypatch)
     target = tmp_path / "x.npz"
     target.write_bytes(b"precious")
     args = ["SparseSegmentMeanGrad", *GRAD, *IDS, "--output-dim0", 3, "--out", target]
-    monkeypatch.setattr("rowgrad.cli.op.apply_to_arrays", lambda *_: pytest.fail("computed"))
+    monkeypatch.setattr("rowgrad._cli.op.apply_to_arrays", lambda *_: pytest.fail("computed"))
     result = run(*args)
     assert result.exit_code == 1
     assert result.stderr.splitlines() == [f"error: --out {target} exists already.", "hint: --force overwrites it."]

@@ -6,9 +6,9 @@ import shlex
 import pytest
 from typer.testing import CliRunner
 
-from rowgrad.cli import app, examples
-from rowgrad.cli.ops import example_command
-from rowgrad.ops import BLOCKS, FAMILIES, OPERATORS
+from rowgrad._cli import app, examples
+from rowgrad._cli.ops import example_command
+from rowgrad._ops import BLOCKS, FAMILIES, OPERATORS
 
 
 def run(*args, columns=100):
@@ -107,7 +107,7 @@ def test_the_example_command_can_be_copied(operator, tmp_path):
     target = tmp_path / "out.npz"
     result = run(*shlex.split(example_command(operator))[1:], "--out", str(target))
     assert result.exit_code == 0, result.output
-    from rowgrad.files import read
+    from rowgrad._runtime.files import read
 
     written = {pin.name: read(target, pin.name) for pin in operator.outputs}
     assert examples.differing(operator, written) == []

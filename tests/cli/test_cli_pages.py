@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 import rowgrad
+from rowgrad._cli import app
 from rowgrad.blocks import Page
-from rowgrad.cli import app
 
 GRAD = [[1, 2, 3], [4, 4, 2], [3, 1, 5]]
 

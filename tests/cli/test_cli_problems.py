@@ -4,7 +4,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from rowgrad.cli.problems import Problem, QuietGroup
+from rowgrad._cli.problems import Problem, QuietGroup
 from rowgrad.errors import OutOfRangeError
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from rowgrad.cli import show
+from rowgrad._cli import show
 
 
 def drawn(renderable, width=100):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rowgrad.cli import targets
-from rowgrad.cli.problems import Problem
+from rowgrad._cli import targets
+from rowgrad._cli.problems import Problem
 
 
 def test_targets(tmp_path):

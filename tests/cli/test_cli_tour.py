@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 import rowgrad
-from rowgrad.cli import app, examples
-from rowgrad.cli.tour import stops
-from rowgrad.ops import OPERATORS
+from rowgrad._cli import app, examples
+from rowgrad._cli.tour import stops
+from rowgrad._ops import OPERATORS
 
 FIVE = [
     "SparseSegmentSqrtNGrad",

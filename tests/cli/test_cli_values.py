@@ -6,9 +6,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from rowgrad.cli import values
-from rowgrad.cli.problems import Problem
-from rowgrad.dtypes import NUMPY
+from rowgrad._cli import values
+from rowgrad._cli.problems import Problem
+from rowgrad._runtime.dtypes import NUMPY
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 

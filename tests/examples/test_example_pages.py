@@ -135,7 +135,7 @@ def test_as_a_script_it_gives_the_same_bits(tmp_path: Path, name: str) -> None:
     checked = 0
     for block in page:
         for pin, array in results[block.id].outputs.items():
-            back = rowgrad.files.read(tmp_path / "out.npz", f"{block.id}:{pin}")
+            back = rowgrad._runtime.files.read(tmp_path / "out.npz", f"{block.id}:{pin}")
             assert back.shape == array.shape
             if array.dtype.kind == "O":
                 assert back.tolist() == array.tolist()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rowgrad import files
+from rowgrad._runtime import files
 from rowgrad.errors import FileError
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from optional import framework
+from rowgrad._runtime.files.parquet import read_column
 from rowgrad.errors import FileError
-from rowgrad.files.parquet import read_column
 
 pyarrow = framework("pyarrow")
 parquet = framework("pyarrow.parquet")

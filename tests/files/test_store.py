@@ -8,10 +8,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from rowgrad import files
-from rowgrad.dtypes import NUMPY
+from rowgrad._runtime import files
+from rowgrad._runtime.dtypes import NUMPY
+from rowgrad._runtime.files import store
 from rowgrad.errors import FileError
-from rowgrad.files import store
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -162,5 +162,5 @@ def test_permissions_are_those_of_any_new_file(tmp_path):
 def test_an_archive_that_unpacks_to_more_than_there_is_memory(tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "x.npz", a=np.zeros(10_000_000))
     assert files.read(tmp_path / "x.npz", "a").shape == (10_000_000,)
-    monkeypatch.setattr("rowgrad.memory._available_after_clearing", lambda nbytes: 2**20)
+    monkeypatch.setattr("rowgrad._runtime.memory._available_after_clearing", lambda nbytes: 2**20)
     assert "larger than the memory" in refusal(files.read, tmp_path / "x.npz", "a").message

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from numba.core import caching, serialize
 
-from rowgrad.kernels import compile
+from rowgrad._kernels import compile
 
 
 def double(x):

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from rowgrad.ops import OPERATORS, Operator
-from rowgrad.ops.attributes import check_attributes
-from rowgrad.ops.gradients import apply_to_arrays, backward, evaluate, rules, type_names, typed
+from rowgrad._ops import OPERATORS, Operator
+from rowgrad._ops.attributes import check_attributes
+from rowgrad._ops.gradients import apply_to_arrays, backward, evaluate, rules, type_names, typed
 
 Array = np.ndarray[Any, Any]
 STEP = 1e-6

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import rowgrad
-from rowgrad import functions, raw_ops
-from rowgrad.dtypes import NUMPY
-from rowgrad.ops import BLOCKS, FAMILIES, OPERATORS, Operator
-from rowgrad.ops.attributes import WHAT, check_attributes
-from rowgrad.ops.catalogue import REQUIRED
-from rowgrad.ops.docstrings import page_call
-from rowgrad.ops.gradients import apply_to_arrays
-from rowgrad.ops.shapes import infer
+from rowgrad import raw_ops
+from rowgrad._ops import BLOCKS, FAMILIES, OPERATORS, Operator, functions
+from rowgrad._ops.attributes import WHAT, check_attributes
+from rowgrad._ops.catalogue import REQUIRED
+from rowgrad._ops.docstrings import page_call
+from rowgrad._ops.gradients import apply_to_arrays
+from rowgrad._ops.shapes import infer
+from rowgrad._runtime.dtypes import NUMPY
 
 ALL = pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))
 
@@ -67,7 +67,8 @@ def test_dtypes_and_shapes_are_as_declared(operator: Operator) -> None:
     dtypes = {pin.dtype: np.asarray(inputs[pin.name][0] if pin.many else inputs[pin.name]).dtype
               for pin in operator.inputs}  # fmt: skip
     # An attribute may name the type of an output, as Cast's does.
-    dtypes |= {a.name: NUMPY[attributes[a.name]] for a in operator.attributes if a.kind == "dtype"}
+    dtypes |= {a.name: NUMPY[attributes[a.name]] if attributes[a.name] else dtypes["T"]
+               for a in operator.attributes if a.kind == "dtype"}  # fmt: skip
     for values in (inputs, {}):  # what is inferred must hold, whether the values are known or not
         inferred = infer(operator, shapes, values, attributes)
         for pin in operator.outputs:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import rowgrad
-from rowgrad.ops import OPERATORS, Operator
-from rowgrad.ops.gradients import apply_to_arrays
+from rowgrad._ops import OPERATORS, Operator
+from rowgrad._ops.gradients import apply_to_arrays
 
 FAMILIES = ("elementwise", "shaping", "joining", "gathering", "reductions", "losses")
 DENSE = [operator for operator in OPERATORS.values() if operator.family in FAMILIES]

@@ -16,10 +16,10 @@ from shape_check import check_shapes
 
 import rowgrad
 from rowgrad import raw_ops
-from rowgrad.dtypes import COMPLEX, FLOATS, INTEGERS, NUMBERS, NUMPY, REALS
-from rowgrad.ops import OPERATORS
-from rowgrad.ops.gradients import backward
-from rowgrad.ops.shapes import infer
+from rowgrad._ops import OPERATORS
+from rowgrad._ops.gradients import backward
+from rowgrad._ops.shapes import infer
+from rowgrad._runtime.dtypes import COMPLEX, FLOATS, INTEGERS, NUMBERS, NUMPY, REALS
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(3)

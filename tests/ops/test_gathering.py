@@ -13,9 +13,9 @@ from test_shaping import SMALL, assert_same, numbered
 
 import rowgrad
 from rowgrad import raw_ops
-from rowgrad.dtypes import FLOATS, INTEGERS, NUMBERS, NUMPY, PLAIN
-from rowgrad.ops import OPERATORS
-from rowgrad.ops.shapes import infer
+from rowgrad._ops import OPERATORS
+from rowgrad._ops.shapes import infer
+from rowgrad._runtime.dtypes import FLOATS, INTEGERS, NUMBERS, NUMPY, PLAIN
 
 Array = np.ndarray[Any, Any]
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import rowgrad
-from rowgrad.dtypes import FLOATS
-from rowgrad.ops import OPERATORS, Operator
-from rowgrad.ops.attributes import check_attributes
-from rowgrad.ops.gradients import apply_to_arrays, backward, parse
+from rowgrad._ops import OPERATORS, Operator
+from rowgrad._ops.attributes import check_attributes
+from rowgrad._ops.gradients import apply_to_arrays, backward, parse
+from rowgrad._runtime.dtypes import FLOATS
 
 RNG = np.random.default_rng(5)
 

@@ -12,9 +12,9 @@ from test_shaping import assert_same, numbered
 
 import rowgrad
 from rowgrad import raw_ops
-from rowgrad.dtypes import NUMBERS, PLAIN
-from rowgrad.ops import OPERATORS
-from rowgrad.ops.shapes import infer
+from rowgrad._ops import OPERATORS
+from rowgrad._ops.shapes import infer
+from rowgrad._runtime.dtypes import NUMBERS, PLAIN
 
 # ---------------------------------------------------------------- values
 

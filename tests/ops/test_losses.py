@@ -14,10 +14,10 @@ from test_shaping import SMALL
 
 import rowgrad
 from rowgrad import raw_ops
-from rowgrad.dtypes import FLOATS, NUMPY
-from rowgrad.ops import OPERATORS
-from rowgrad.ops.gradients import backward
-from rowgrad.ops.shapes import infer
+from rowgrad._ops import OPERATORS
+from rowgrad._ops.gradients import backward
+from rowgrad._ops.shapes import infer
+from rowgrad._runtime.dtypes import FLOATS, NUMPY
 
 RNG = np.random.default_rng(4)
 

@@ -15,9 +15,9 @@ from test_shaping import SMALL, numbered
 
 import rowgrad
 from rowgrad import raw_ops
-from rowgrad.dtypes import COMPLEX, FLOATS, INTEGERS, NUMBERS, NUMPY
-from rowgrad.ops import OPERATORS
-from rowgrad.ops.shapes import infer
+from rowgrad._ops import OPERATORS
+from rowgrad._ops.shapes import infer
+from rowgrad._runtime.dtypes import COMPLEX, FLOATS, INTEGERS, NUMBERS, NUMPY
 
 Array = np.ndarray[Any, Any]
 AXES: list[Any] = [0, -1, [1], [0, 2], [-1, 0, 1], []]

@@ -6,11 +6,11 @@ import pytest
 
 import rowgrad
 from rowgrad import raw_ops
+from rowgrad._ops import OPERATORS
+from rowgrad._ops.gradients import backward
+from rowgrad._ops.shapes import infer
+from rowgrad._runtime.dtypes import NUMPY
 from rowgrad.blocks import Page, Session
-from rowgrad.dtypes import NUMPY
-from rowgrad.ops import OPERATORS
-from rowgrad.ops.gradients import backward
-from rowgrad.ops.shapes import infer
 
 RNG = np.random.default_rng(7)
 TO_DENSE, MATMUL = OPERATORS["SparseToDense"], OPERATORS["SparseTensorDenseMatMul"]

@@ -6,8 +6,8 @@ import pytest
 
 import rowgrad
 from rowgrad import raw_ops
-from rowgrad.ops import OPERATORS
-from rowgrad.ops.shapes import infer
+from rowgrad._ops import OPERATORS
+from rowgrad._ops.shapes import infer
 
 RNG = np.random.default_rng(11)
 DTYPES = [np.float16, ml_dtypes.bfloat16, np.float32, np.float64]

@@ -16,9 +16,9 @@ from shape_check import check_shapes
 import rowgrad
 from golden import assert_same
 from rowgrad import raw_ops
-from rowgrad.dtypes import FLOATS, NUMPY
-from rowgrad.ops import OPERATORS
-from rowgrad.ops.gradients import backward
+from rowgrad._ops import OPERATORS
+from rowgrad._ops.gradients import backward
+from rowgrad._runtime.dtypes import FLOATS, NUMPY
 
 RNG = np.random.default_rng(3)
 THREADS = (1, 2, 3, 8)

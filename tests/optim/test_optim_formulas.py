@@ -128,7 +128,7 @@ def test_16_bit_tables_are_computed_in_float32_and_rounded_once(name: str, dtype
 def test_the_same_bits_for_any_number_of_threads(
     name: str, weighted: bool, untouched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rowgrad.threads.GRAIN", 1)
+    monkeypatch.setattr("rowgrad._runtime.threads.GRAIN", 1)
     optimizer = EVERY[name](weight_decay=0.1, decay_untouched=untouched)
     rng = np.random.default_rng(1)
     table = rng.standard_normal((500, 21)).astype(np.float32)

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis.extra import numpy as hnp
 
 import rowgrad
-from rowgrad.dtypes import COMPLEX, FLOATS, INTEGERS, NUMBERS, NUMPY, PLAIN
-from rowgrad.ops import OPERATORS
-from rowgrad.ops.gradients import apply_to_arrays, backward
+from rowgrad._ops import OPERATORS
+from rowgrad._ops.gradients import apply_to_arrays, backward
+from rowgrad._runtime.dtypes import COMPLEX, FLOATS, INTEGERS, NUMBERS, NUMPY, PLAIN
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 if os.environ.get("CI"):

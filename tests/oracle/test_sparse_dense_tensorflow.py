@@ -111,8 +111,8 @@ def test_what_is_refused(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize("adjoint_a", [False, True])
 @pytest.mark.parametrize("adjoint_b", [False, True])
 def test_gradients_of_the_product(adjoint_a: bool, adjoint_b: bool) -> None:
-    from rowgrad.ops import OPERATORS
-    from rowgrad.ops.gradients import backward
+    from rowgrad._ops import OPERATORS
+    from rowgrad._ops.gradients import backward
 
     shape = np.array([6, 4])
     indices = np.stack([np.arange(6), RNG.integers(0, 4, 6)], axis=1)

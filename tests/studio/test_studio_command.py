@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from rowgrad.cli import app
+from rowgrad._cli import app
 from rowgrad_studio import launch
 
 
@@ -57,7 +57,7 @@ def test_a_page_elsewhere(folder, served, tmp_path):
     ("missing", "words"), [("rowgrad_studio.launch", "not installed"), ("uvicorn", "lacks the package")]
 )
 def test_without_the_package_it_says_how_to_get_it(monkeypatch, folder, missing, words):
-    from rowgrad.cli import studio
+    from rowgrad._cli import studio
 
     def fail(name):
         raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)

@@ -13,7 +13,7 @@ import numpy as np
 from table_training import Array, batch, first_rows
 
 import rowgrad
-from rowgrad import limits
+from rowgrad._runtime import limits
 from rowgrad.optim import Adagrad
 
 ENTRIES = 3000

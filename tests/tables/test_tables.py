@@ -11,7 +11,8 @@ import pytest
 from table_training import Array, batch, first_rows
 
 import rowgrad
-from rowgrad import Table, limits, optim
+from rowgrad import Table, optim
+from rowgrad._runtime import limits
 
 OPTIMIZERS: list[tuple[str, dict[str, Any]]] = [
     ("SGD", {}),

@@ -19,7 +19,8 @@ from table_training import Array, batch, first_rows
 
 import rowgrad
 from optional import missing
-from rowgrad import Table, limits, optim
+from rowgrad import Table, optim
+from rowgrad._runtime import limits
 from rowgrad.errors import FileError
 from rowgrad.tables import header as headers
 from rowgrad.tables import journal

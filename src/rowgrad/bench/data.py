@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 import rowgrad
+from rowgrad._runtime.dtypes import NUMPY, Array
 from rowgrad.bench.work import Bags, Entries, Work
-from rowgrad.dtypes import NUMPY, Array
 
 SEED = 20_240_607
 ZIPF = 1.2

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rowgrad import dtypes
+from rowgrad._ops.results import RowGradient
+from rowgrad._runtime import dtypes
+from rowgrad._runtime.dtypes import Array
 from rowgrad.blocks.literals import Literal
 from rowgrad.blocks.model import Block, Wire
 from rowgrad.blocks.page import Page
-from rowgrad.dtypes import Array
-from rowgrad.ops.results import RowGradient
 
 if TYPE_CHECKING:
     from rowgrad.blocks.session import Session

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from rowgrad import dtypes
+from rowgrad._ops import BLOCKS, Operator
+from rowgrad._ops.gradients import evaluate, rules
+from rowgrad._ops.results import RowGradient
+from rowgrad._ops.shapes import Shape
+from rowgrad._runtime import dtypes
+from rowgrad._runtime.dtypes import Array
 from rowgrad.blocks.inference import Signal
 from rowgrad.blocks.model import Block, Wire
 from rowgrad.blocks.page import Page
-from rowgrad.dtypes import Array
 from rowgrad.errors import PageError
-from rowgrad.ops import BLOCKS, Operator
-from rowgrad.ops.gradients import evaluate, rules
-from rowgrad.ops.results import RowGradient
-from rowgrad.ops.shapes import Shape
 
 
 def add_gradients(page: Page, y: Any, xs: list[Any]) -> dict[str, Any]:

@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rowgrad import dtypes
+from rowgrad._ops import Operator, Pin
+from rowgrad._ops.attributes import check_attributes
+from rowgrad._ops.pins import Input
+from rowgrad._ops.shapes import Shape, infer, size_names
+from rowgrad._runtime import dtypes
+from rowgrad._runtime.dtypes import Array
 from rowgrad.blocks.literals import Literal, fitting
 from rowgrad.blocks.model import Block, Wire
-from rowgrad.dtypes import Array
 from rowgrad.errors import PageError, RowgradError
-from rowgrad.ops import Operator, Pin
-from rowgrad.ops.attributes import check_attributes
-from rowgrad.ops.pins import Input
-from rowgrad.ops.shapes import Shape, infer, size_names
 
 LARGEST_KNOWN = 1024  # elements of values that are computed before anything runs
 
@@ -155,7 +155,8 @@ class _Inference:
         if pin.dtype in self.bound:
             return self.bound[pin.dtype][0]
         if pin.dtype in self.operator.types:
-            return self.attributes.get(pin.dtype)
+            chosen: str | None = self.attributes.get(pin.dtype)
+            return chosen or self.bound.get("T", (None,))[0]  # left open, it is the type of the values
         return pin.dtype
 
     def _fold(

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from rowgrad import arrays, dtypes
-from rowgrad.dtypes import Array
+from rowgrad._runtime import arrays, dtypes
+from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import PageError, RowgradError
 
 DEEPEST = 32  # lists within lists; NumPy's own limit is not far beyond

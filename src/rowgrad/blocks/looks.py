@@ -6,7 +6,7 @@ A type is told by shape as well as by colour: all floating-point types are circl
 import math
 from typing import NamedTuple
 
-from rowgrad.ops import FAMILIES
+from rowgrad._ops import FAMILIES
 
 
 class Look(NamedTuple):

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rowgrad._ops import BLOCKS, Operator
 from rowgrad.blocks.literals import Literal
 from rowgrad.errors import PageError
-from rowgrad.ops import BLOCKS, Operator
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rowgrad import dtypes
+from rowgrad._runtime import dtypes
+from rowgrad._runtime.dtypes import Array
 from rowgrad.blocks.literals import Literal
 from rowgrad.blocks.model import Block, Wire
 from rowgrad.blocks.spelling import (
@@ -28,7 +29,6 @@ from rowgrad.blocks.spelling import (
     spelled,
     values_of,
 )
-from rowgrad.dtypes import Array
 from rowgrad.errors import RowgradError
 
 if TYPE_CHECKING:
@@ -314,7 +314,7 @@ def _imports(body: str) -> Iterator[str]:
         yield "import numpy as np"
     if "rowgrad." in body:
         yield "import rowgrad"
-    yield f"from rowgrad.files import {'folder, ' * ('folder.' in body)}write"
+    yield f"from rowgrad._runtime.files import {'folder, ' * ('folder.' in body)}write"
     if "HERE" in body:
         yield from ("", "HERE = Path(__file__).parent")
     if f"{UNPACK}(" in body:

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rowgrad._runtime.dtypes import Array
 from rowgrad.blocks.model import as_wire
-from rowgrad.dtypes import Array
 from rowgrad.errors import PageError, RowgradError
 
 DONE, FAILED, SKIPPED, WAITING = "done", "failed", "skipped", "waiting"

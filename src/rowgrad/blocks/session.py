@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rowgrad import dtypes
+from rowgrad._runtime import dtypes
+from rowgrad._runtime.dtypes import Array
 from rowgrad.blocks.literals import literal
 from rowgrad.blocks.model import Block, Wire, missing_input
 from rowgrad.blocks.page import Page
 from rowgrad.blocks.results import DONE, FAILED, SKIPPED, WAITING, BlockResult, History, Progress, Results, on_block
 from rowgrad.blocks.work import WORK, check_array, file_state
-from rowgrad.dtypes import Array
 from rowgrad.errors import PageError, RowgradError
 
 Report = Callable[[Progress], None]

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rowgrad import dtypes
+from rowgrad._ops import Operator, Pin
+from rowgrad._ops.attributes import check_attribute
+from rowgrad._ops.pins import Input
+from rowgrad._runtime import dtypes
+from rowgrad._runtime.dtypes import Array
+from rowgrad._runtime.files import folder
 from rowgrad.blocks.literals import Literal, fitting, literal, odd_type, plain, typed
 from rowgrad.blocks.model import Block, Source, Wire
-from rowgrad.dtypes import Array
 from rowgrad.errors import PageError, RowgradError
-from rowgrad.files import folder
-from rowgrad.ops import Operator, Pin
-from rowgrad.ops.attributes import check_attribute
-from rowgrad.ops.pins import Input
 
 if TYPE_CHECKING:
     from rowgrad.blocks.page import Page

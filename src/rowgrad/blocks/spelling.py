@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rowgrad import dtypes
+from rowgrad._runtime import dtypes
+from rowgrad._runtime.dtypes import BFLOAT16, Array
 from rowgrad.blocks.literals import plain
-from rowgrad.dtypes import BFLOAT16, Array
 
 WIDTH = 120
 MOST_SPELLED = 1024  # elements; larger arrays are written as base64

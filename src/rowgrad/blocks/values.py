@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rowgrad import dtypes
-from rowgrad.dtypes import BFLOAT16, Array
+from rowgrad._runtime import dtypes
+from rowgrad._runtime.dtypes import BFLOAT16, Array
 
 MOST_CELLS = 64  # rows and columns of a heat-map
 MOST_READ = 2**22  # elements that means are made of; of more, a sample is taken

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from time import time_ns
 from typing import Any
 
-from rowgrad import dtypes
+from rowgrad._runtime import dtypes
+from rowgrad._runtime.dtypes import Array
+from rowgrad._runtime.files import folder
 from rowgrad.blocks.model import Block
 from rowgrad.blocks.page import Page
-from rowgrad.dtypes import Array
 from rowgrad.errors import PageError
-from rowgrad.files import folder
 
 UNSETTLED = 100_000_000  # nanoseconds
 

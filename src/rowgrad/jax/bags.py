@@ -5,13 +5,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from rowgrad import arrays
-from rowgrad.combiners import COMBINERS, WITH_MAX
+from rowgrad._ops import OPERATORS, checks
+from rowgrad._ops.combiners import COMBINERS, WITH_MAX
+from rowgrad._runtime import arrays
 from rowgrad.errors import InvalidArgumentError
 from rowgrad.jax.call import to_jax
 from rowgrad.jax.differentiable import apply
 from rowgrad.jax.forms.common import sum_into, widened
-from rowgrad.ops import OPERATORS, checks
 
 
 def embedding_bag(

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from rowgrad import arrays, dtypes
-from rowgrad.dtypes import Array
+from rowgrad._ops import OPERATORS, Operator, Pin, checks
+from rowgrad._ops.results import RowGradient
+from rowgrad._ops.shapes import infer, is_open
+from rowgrad._runtime import arrays, dtypes
+from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfRangeError, RowgradError
-from rowgrad.ops import OPERATORS, Operator, Pin, checks
-from rowgrad.ops.results import RowGradient
-from rowgrad.ops.shapes import infer, is_open
 
 Shape = tuple[int, ...]
 
@@ -153,7 +153,7 @@ def _settled(operator: Operator, pin: Pin, bound: Mapping[str, "np.dtype[Any]"],
     """A type that no input has: it is fixed, or an attribute; functions leave that to the type of the values."""
     if pin.dtype not in operator.types:
         return dtypes.NUMPY[pin.dtype]
-    return dtypes.NUMPY[settings[pin.dtype]] if pin.dtype in settings else bound["T"]
+    return dtypes.NUMPY[settings[pin.dtype]] if settings.get(pin.dtype) is not None else bound["T"]
 
 
 def _sizes_told(operator: Operator) -> str:

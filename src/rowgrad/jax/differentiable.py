@@ -17,15 +17,15 @@ import numpy as np
 from jax.custom_batching import custom_vmap
 from jax.extend import backend
 
-from rowgrad import dtypes
+from rowgrad._ops import Operator
+from rowgrad._ops.attributes import check_attributes
+from rowgrad._ops.gradients import evaluate, parse, rules
+from rowgrad._ops.shapes import is_open
+from rowgrad._runtime import dtypes
 from rowgrad.errors import RowgradError
 from rowgrad.jax import host
 from rowgrad.jax.call import Call, bind, results_of
 from rowgrad.jax.forms import run as run_portable
-from rowgrad.ops import Operator
-from rowgrad.ops.attributes import check_attributes
-from rowgrad.ops.gradients import evaluate, parse, rules
-from rowgrad.ops.shapes import is_open
 
 _portable: ContextVar[bool] = ContextVar("portable", default=False)
 

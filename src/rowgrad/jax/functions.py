@@ -9,11 +9,11 @@ from dataclasses import replace
 from inspect import Parameter, Signature
 from typing import Any
 
+from rowgrad._ops import Operator
+from rowgrad._ops.callables import by_function, function_signature
+from rowgrad._ops.docstrings import docstring
 from rowgrad.jax.call import is_compact
 from rowgrad.jax.differentiable import apply
-from rowgrad.ops import Operator
-from rowgrad.ops.callables import by_function, function_signature
-from rowgrad.ops.docstrings import docstring
 
 OPTIONS = re.compile(r"^(?:out|plan) : .*\n    .*\n", re.MULTILINE)
 ROUNDED = re.compile(r"print\((result[.\w]*?)\.astype\(float\)")

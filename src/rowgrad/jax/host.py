@@ -11,8 +11,8 @@ import jax
 import numpy as np
 from jax.experimental.buffer_callback import buffer_callback
 
-from rowgrad import dtypes
-from rowgrad.dtypes import Array
+from rowgrad._runtime import dtypes
+from rowgrad._runtime.dtypes import Array
 from rowgrad.jax.call import Call, to_jax, too_small
 from rowgrad.jax.rounding import keeping_subnormals
 

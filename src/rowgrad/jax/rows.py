@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rowgrad import arrays
+from rowgrad._ops import OPERATORS
+from rowgrad._ops.results import RowGradient
+from rowgrad._runtime import arrays
 from rowgrad.jax.call import to_jax
 from rowgrad.jax.differentiable import apply
-from rowgrad.ops import OPERATORS
-from rowgrad.ops.results import RowGradient
 
 
 class TakenRows(NamedTuple):

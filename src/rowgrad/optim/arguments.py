@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rowgrad import arrays, dtypes
-from rowgrad.dtypes import Array
+from rowgrad._ops import checks
+from rowgrad._ops.pins import fit_out
+from rowgrad._runtime import arrays, dtypes
+from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfRangeError, RowgradError
-from rowgrad.ops import checks
-from rowgrad.ops.pins import fit_out
 
 # The shapes of what an optimizer remembers: like the table, one number for each row, or the number of steps.
 LIKE_TABLE, PER_ROW, STEPS = "like the table", "one for each row", "the number of steps"
@@ -177,6 +177,8 @@ def check_apart(target: Target, state: dict[str, Array], inputs: dict[str, Array
 def bad_row(rows: Array, position: int, limit: int) -> RowgradError:
     """The error for a compact gradient whose rows do not ascend or do not fit."""
     row = int(rows[position])
+    if 0 <= row < limit and (position == 0 or row > int(rows[position - 1])):
+        return checks.changed("sorted_unique_indices")
     if 0 <= row < limit:
         return InvalidArgumentError(
             f"sorted_unique_indices[{position}] is {row}, not larger than {int(rows[position - 1])} before it; rows "

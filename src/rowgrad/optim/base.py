@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rowgrad import arrays, combiners, dtypes, kernels
+from rowgrad import _kernels as kernels
+from rowgrad._kernels.kinds import SMALL
+from rowgrad._ops import OPERATORS, checks, combiners
+from rowgrad._ops.order import Order, order_ids
+from rowgrad._ops.pins import Input, Pin
+from rowgrad._ops.results import RowGradient
+from rowgrad._ops.sparse_segment_grad import Factors, check_pairs, diagnose, factors_of, sort_pairs, sum_few
+from rowgrad._runtime import arrays, dtypes
+from rowgrad._runtime.memory import allocate
+from rowgrad._runtime.threads import Crew
 from rowgrad.errors import DTypeError, InvalidArgumentError
-from rowgrad.kernels.kinds import SMALL
-from rowgrad.memory import allocate, small_work
-from rowgrad.ops import OPERATORS, checks
-from rowgrad.ops.order import Order, order_ids
-from rowgrad.ops.pins import Input, Pin
-from rowgrad.ops.results import RowGradient
-from rowgrad.ops.sparse_segment_grad import Factors, check_pairs, diagnose, factors_of, sort_pairs, sum_few
 from rowgrad.optim.arguments import (
     LIKE_TABLE,
     STEPS,
@@ -29,11 +31,10 @@ from rowgrad.optim.arguments import (
     fit_table,
 )
 from rowgrad.optim.settings import CHECKS
-from rowgrad.threads import Crew
 
 if TYPE_CHECKING:
-    from rowgrad.dtypes import Array
-    from rowgrad.plan import Plan
+    from rowgrad._ops.plan import Plan
+    from rowgrad._runtime.dtypes import Array
 
 _WEIGHTS = Input(Pin("weights", "Tw", "[N]", "The factor of each entry."), dtypes.FLOATS)
 
@@ -257,7 +258,7 @@ class Optimizer:
             pairs.crew.run(
                 kernels.optim.change_pooled, pairs.order.words, pairs.order.shift, grads.reshape(-1).view(stored),
                 step.target.width, *pairs.factors, step.rule.kind, step.rule.numbers, target.reshape(-1).view(stored),
-                *step.memory, np.empty(block * step.target.width, sums), np.empty(2 * block, np.int32), *pairs.sources,
+                *step.memory, np.empty(block * step.target.width, sums), np.empty(2 * block, np.int32), pairs.sources,
             )  # fmt: skip
             self._change_others(step, pairs.order.words, pairs.order.shift)
         else:
@@ -290,7 +291,7 @@ def _change(step: _Step, grads: "Array", rows: "Array") -> int:
     crew = Crew(2 * grads.nbytes)
     return crew.run(  # type: ignore[no-any-return]
         kernels.optim.change, *kernels.ids.halves(rows), rows.size, target.shape[0], grads.reshape(-1).view(stored),
-        step.target.width, step.rule.kind, step.rule.numbers, small_work(sums)[1], target.reshape(-1).view(stored),
+        step.target.width, step.rule.kind, step.rule.numbers, np.empty(0, sums), target.reshape(-1).view(stored),
         *step.memory, np.empty(crew.chunks, np.int64),
     )  # fmt: skip
 
@@ -301,12 +302,12 @@ class _Pairs(NamedTuple):
     crew: Crew
     order: Order
     factors: Factors
-    sources: tuple[Any, int]
+    sources: "tuple[Array, int, int] | None"
 
 
 def _sort(kind: int, grads: "Array", rows: "Array", segments: "Array", weights: "Array | None", limit: int,
           plan: "Plan | None") -> _Pairs:  # fmt: skip
-    sources: tuple[Any, int] = (None, 0)
+    sources = None
     if weights is None:
         crew, order = sort_pairs(kind, grads, rows, segments, limit, "rows of the table", plan)
         factors = factors_of(crew, kind, order, grads.dtype)
@@ -323,7 +324,8 @@ def _sort(kind: int, grads: "Array", rows: "Array", segments: "Array", weights: 
         if wrong:
             raise diagnose(min(wrong), rows, segments, limit, "rows of the table", grads.shape[0],
                            "the number of rows of grad")  # fmt: skip
-        factors, sources = Factors(weights, 0, (1 << order.shift) - 1), kernels.ids.halves(segments)
+        factors = Factors(weights, 0, (1 << order.shift) - 1)
+        sources = (*kernels.ids.halves(segments), grads.shape[0])
     if order.row_names is not None:
         raise InvalidArgumentError("table and grad have too many rows for one pass.", code="too-large")
     return _Pairs(crew, order, factors, sources)

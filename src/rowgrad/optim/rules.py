@@ -2,8 +2,8 @@
 
 from dataclasses import KW_ONLY, dataclass
 
+from rowgrad._kernels.kinds import ADAGRAD, ADAM, DESCENT, MOMENTUM, NESTEROV, ROW_WISE_ADAGRAD
 from rowgrad.errors import InvalidArgumentError
-from rowgrad.kernels.kinds import ADAGRAD, ADAM, DESCENT, MOMENTUM, NESTEROV, ROW_WISE_ADAGRAD
 from rowgrad.optim.arguments import LIKE_TABLE, PER_ROW, STEPS, Layout
 from rowgrad.optim.base import Optimizer, Rule
 

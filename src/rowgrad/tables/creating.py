@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from rowgrad import dtypes
-from rowgrad.dtypes import Array
+from rowgrad._runtime import dtypes
+from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import DTypeError, FileError, InvalidArgumentError
 from rowgrad.tables import header as headers
 from rowgrad.tables import journal, lock
@@ -92,10 +92,11 @@ def create(path: Path, header: Header, state: dict[str, Array], initializer: Any
            progress: Progress | None) -> None:  # fmt: skip
     """Make the table beside `path`, and give it that name when it is whole and on the disk."""
     fill = _filler(initializer, header)
-    if path.exists() or path.is_symlink():
-        _may_replace(path, overwrite)
     new = path.parent / f".{path.name}-{os.urandom(4).hex()}.part"
+    replaced = None
     try:
+        if path.exists() or path.is_symlink():
+            replaced = _may_replace(path, overwrite)
         new.mkdir(parents=True)
         with _reporting(progress, header, fill is not None) as report:
             for name, part in header.parts().items():
@@ -113,10 +114,13 @@ def create(path: Path, header: Header, state: dict[str, Array], initializer: Any
     except BaseException:
         remove(new)
         raise
+    finally:
+        if replaced is not None:
+            replaced.release()
 
 
-def _may_replace(path: Path, overwrite: bool) -> None:
-    """Only a table, or an empty folder, is ever replaced, and only one that nobody is writing to."""
+def _may_replace(path: Path, overwrite: bool) -> lock.Lock | None:
+    """Only a table, or an empty folder, is ever replaced, and only one that nobody is writing to: it is locked."""
     if not overwrite:
         raise FileError(
             f"{path} exists already. Open it with `rowgrad.Table.open`, or pass overwrite=True.",
@@ -127,8 +131,7 @@ def _may_replace(path: Path, overwrite: bool) -> None:
         raise FileError(
             f"{path} is not a table, and is not overwritten. Choose another path.", code="not-a-table", argument="path"
         )
-    if (path / headers.NAME).exists():
-        lock.Lock(path).release()
+    return lock.Lock(path) if (path / headers.ROWS).exists() else None
 
 
 def _put_in_place(new: Path, path: Path) -> None:
@@ -146,7 +149,7 @@ def remove(folder: Path) -> None:
     """Remove the files of a table, and the folder if it holds nothing else."""
     if not folder.is_dir():
         return
-    names = [headers.NAME, journal.NAME, lock.NAME, "rows.bin"]
+    names = [headers.NAME, journal.NAME, lock.NAME, headers.ROWS]
     for path in [*(folder / name for name in names), *folder.glob("state.*.bin"), *folder.glob(".header.json-*.part")]:
         path.unlink(missing_ok=True)
     if not any(folder.iterdir()):

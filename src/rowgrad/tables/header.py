@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rowgrad import dtypes
+from rowgrad._runtime import dtypes
 from rowgrad.errors import FileError
+from rowgrad.tables import regular
 from rowgrad.tables.mapping import file_size
 
 NAME = "header.json"
+ROWS = "rows.bin"
 VERSION = 1
 LARGEST = 1 << 20  # bytes of a header that is believed
 LIMIT = 2**63 - (1 << 20)  # bytes of a file
@@ -53,7 +55,7 @@ class Header:
 
     def parts(self) -> dict[str, Part]:
         """All arrays by name; the rows are called "rows", those of the state "state.name"."""
-        rows = Part("rows.bin", dtypes.NUMPY[self.dtype], (self.rows, self.width))
+        rows = Part(ROWS, dtypes.NUMPY[self.dtype], (self.rows, self.width))
         state = {
             f"state.{name}": Part(f"state.{name}.bin", dtypes.NUMPY[kind], shape)
             for name, (kind, shape) in self.state.items()
@@ -133,7 +135,7 @@ def read(folder: Path) -> Header:
     """The header of the table in `folder`."""
     path = folder / NAME
     try:
-        with path.open("rb") as file:
+        with os.fdopen(regular.open_file(path, os.O_RDONLY), "rb") as file:
             data = file.read(LARGEST + 1)
         text = data.decode("utf-8")
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -156,30 +158,10 @@ def read(folder: Path) -> Header:
 
 def write(folder: Path, text: str) -> None:
     """Put `text` in the place of the header, all or nothing, on the disk itself."""
-    from rowgrad.files import store  # with all it needs, dearer to load than the rest of tables
+    from rowgrad._runtime.files import store  # with all it needs, dearer to load than the rest of tables
 
     store.replace(folder / NAME, lambda file: _put(file, text))
     sync_folder(folder)
-
-
-def check_files(folder: Path, header: Header) -> None:
-    """Every file must be there, of the size that the header tells; a map of a shorter one would end the process."""
-    for part in header.parts().values():
-        path = folder / part.file
-        try:
-            size = path.stat().st_size
-        except FileNotFoundError as error:
-            raise FileError(
-                f"{path} is missing. Copy the whole folder again, from where it came.", code="file-missing"
-            ) from error
-        if size != part.size:
-            how = "cut off" if size < part.size else "too long"
-            raise FileError(
-                f"{path} is {how}: it has {size} bytes, and an array of shape {list(part.shape)} in "
-                f"{dtypes.name_of(part.dtype)} takes {part.size}. Copy the whole folder again, from where it came.",
-                code="wrong-size",
-                value=size,
-            )
 
 
 def sync_folder(folder: Path) -> None:

@@ -16,11 +16,12 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from rowgrad.dtypes import Array
+from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import FileError
 from rowgrad.tables import header as headers
+from rowgrad.tables import regular
 from rowgrad.tables.header import Header
-from rowgrad.tables.mapping import PAGE, runs, write_at
+from rowgrad.tables.mapping import PAGE, open_array, runs, write_at
 from rowgrad.tables.mapping import Mapping as MappedArray
 
 NAME = "journal.bin"
@@ -67,7 +68,7 @@ def write(folder: Path, header: Header, parts: Mapping[str, tuple[MappedArray, A
 def is_complete(folder: Path) -> bool:
     """Whether there is a journal that was marked; one that was not changed nothing yet."""
     try:
-        with open(folder / NAME, "rb") as file:
+        with _open(folder) as file:
             return _mark(file) is not None
     except FileNotFoundError:
         return False
@@ -77,9 +78,10 @@ def replay(folder: Path) -> None:
     """Write all pages of a complete journal into the files, then its header, and remove it; may be done again."""
     header = check(folder)
     parts = list(header.parts().values())
-    handles = [os.open(folder / part.file, os.O_RDWR) for part in parts]
+    handles: list[int] = []
     try:
-        headers.check_files(folder, header)
+        for part in parts:
+            handles.append(open_array(folder / part.file, part.dtype, part.shape, os.O_RDWR))
 
         def put(number: int, offset: int, data: memoryview) -> None:
             write_at(handles[number], data, offset)
@@ -102,7 +104,7 @@ def check(folder: Path) -> Header:
 def read(folder: Path, put: Callable[[int, int, memoryview], None]) -> Header:
     """Call `put(number of the file, offset, data)` for all runs of pages; tells the header."""
     path = folder / NAME
-    with open(path, "rb") as file:
+    with _open(folder) as file:
         mark = _mark(file)
         if mark is None:
             raise _damaged(path, "it was never completed")
@@ -137,6 +139,10 @@ def read(folder: Path, put: Callable[[int, int, memoryview], None]) -> Header:
 def remove(folder: Path) -> None:
     """Remove the journal, if there is one. Should it come back after a power failure, replaying it changes nothing."""
     (folder / NAME).unlink(missing_ok=True)
+
+
+def _open(folder: Path) -> BinaryIO:
+    return os.fdopen(regular.open_file(folder / NAME, os.O_RDONLY), "rb")
 
 
 def _batches(file: BinaryIO, end: int, page: int, path: Path) -> Iterator[tuple[Batch, bytes]]:

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from rowgrad.dtypes import Array
+from rowgrad._runtime.dtypes import Array, name_of
 from rowgrad.errors import FileError
+from rowgrad.tables import regular
 
 PAGE = mmap.PAGESIZE
 ROUND = 1 << 16  # files are this many bytes or a multiple, so that they are whole pages on any machine
@@ -29,6 +30,25 @@ def file_size(shape: tuple[int, ...], dtype: "np.dtype[Any]") -> int:
     return max(1, -(-prod(shape) * dtype.itemsize // ROUND)) * ROUND
 
 
+def open_array(path: Path, dtype: "np.dtype[Any]", shape: tuple[int, ...], flags: int) -> int:
+    """A descriptor of the file of an array; `FileError` if it is missing or not of the right size."""
+    try:
+        file = regular.open_file(path, flags)
+    except FileNotFoundError as error:
+        raise regular.missing(path) from error
+    size, expected = os.fstat(file).st_size, file_size(shape, dtype)
+    if size != expected:
+        os.close(file)
+        how = "cut off" if size < expected else "too long"
+        raise FileError(
+            f"{path} is {how}: it has {size} bytes, and an array of shape {list(shape)} in {name_of(dtype)} takes "
+            f"{expected}. Copy the whole folder again, from where it came.",
+            code="wrong-size",
+            value=size,
+        )
+    return file
+
+
 class Mapping:
     """The array of `shape` in the file at `path`; what is written to it reaches the file by `write_back` only."""
 
@@ -39,7 +59,7 @@ class Mapping:
         self._row_bytes = prod(shape[1:]) * dtype.itemsize
         self._seen: Array | None = None
         # Private mappings of files that are only read may be written to as well; a left journal is laid over them.
-        self._file = os.open(path, os.O_RDWR if writable else os.O_RDONLY)
+        self._file = open_array(path, dtype, shape, os.O_RDWR if writable else os.O_RDONLY)
         try:
             self._map = mmap.mmap(
                 self._file, self.size, mmap.MAP_PRIVATE | _NORESERVE, mmap.PROT_READ | mmap.PROT_WRITE
@@ -63,6 +83,22 @@ class Mapping:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+    def check_place(self) -> None:
+        """Raise `FileError` if the folder has another file in the place of this one."""
+        regular.check_place(self._file, self.path)
+
+    def check_size(self) -> None:
+        """Raise `FileError` if the file is shorter than the mapping: reading past its end would end the process."""
+        size = os.fstat(self._file).st_size if self._file >= 0 else self.size
+        if size < self.size:
+            raise FileError(
+                f"{self.path} was cut off while the table was open: it has {size} bytes, and had {self.size}. What was "
+                "not flushed is lost. Close the table with `close(flush=False)`, and copy the whole folder again, from "
+                "where it came.",
+                code="wrong-size",
+                value=size,
+            )
 
     def lock_array(self) -> None:
         """Make the array read-only."""

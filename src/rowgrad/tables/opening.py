@@ -1,11 +1,12 @@
 """Opening the folder of a table: the flush that was cut off is finished or undone first, then the files are mapped."""
 
+import os
 import time
 from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
-from rowgrad import limits
+from rowgrad._runtime import limits
 from rowgrad.errors import FileError
 from rowgrad.tables import header as headers
 from rowgrad.tables import journal
@@ -53,9 +54,12 @@ def to_read(folder: Path) -> Opened:
             lock = Lock(folder)
         except PermissionError:
             return _overlaid(folder)
-        except FileError as error:  # its writer is at work: wait until the files are whole
-            if time.monotonic() > deadline:
-                raise error
+        except FileError as error:
+            if error.code == "cannot-lock":
+                return _overlaid(folder)
+            if error.code != "table-locked" or time.monotonic() > deadline:
+                raise
+            # Its writer is at work: wait until the files are whole.
             time.sleep(0.02)
             continue
         try:
@@ -87,7 +91,6 @@ def _overlaid(folder: Path) -> Opened:
 
 
 def _map(folder: Path, header: Header, *, writable: bool) -> dict[str, Mapping]:
-    headers.check_files(folder, header)
     parts: dict[str, Mapping] = {}
     try:
         for name, part in header.parts().items():
@@ -106,7 +109,7 @@ def _map(folder: Path, header: Header, *, writable: bool) -> dict[str, Mapping]:
 
 def settle_journal(folder: Path) -> str | None:
     """Finish the flush that a journal was written for, or undo it; tells which."""
-    if not (folder / journal.NAME).exists():
+    if not os.path.lexists(folder / journal.NAME):
         return None
     if not journal.is_complete(folder):
         journal.remove(folder)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rowgrad import combiners, dtypes, limits
+from rowgrad._ops import combiners
+from rowgrad._runtime import dtypes, limits
 from rowgrad.errors import FileError, InvalidArgumentError, OutOfRangeError, RowgradError
 from rowgrad.tables import creating, journal, opening
 from rowgrad.tables import header as headers
@@ -21,9 +22,9 @@ from rowgrad.tables.header import Header
 from rowgrad.tables.mapping import PAGE, Mapping
 
 if TYPE_CHECKING:
-    from rowgrad.dtypes import Array
-    from rowgrad.ops.results import RowGradient
-    from rowgrad.plan import Plan
+    from rowgrad._ops.plan import Plan
+    from rowgrad._ops.results import RowGradient
+    from rowgrad._runtime.dtypes import Array
 
 LEAST_CHANGED = 1 << 22  # bytes of changes below which no table is flushed by itself
 
@@ -229,7 +230,7 @@ class Table:
         num_segments : int, optional
             The rows of the result; by default the largest segment + 1.
         """
-        from rowgrad import functions
+        from rowgrad._ops import functions
 
         combiners.check(combiner)
         if weights is None:
@@ -322,7 +323,7 @@ class Table:
 
     def _mark(self, rows: Any) -> None:
         if rows is not None and any(part.needs_marks for part in self._parts.values()):
-            from rowgrad import arrays
+            from rowgrad._runtime import arrays
 
             rows = arrays.adopt(rows)
         for part in self._parts.values():
@@ -374,6 +375,8 @@ class Table:
 
     def _write(self, header: Header, changed: "dict[str, tuple[Mapping, Array]]") -> None:
         is_safe = False
+        for part, _ in changed.values():
+            part.check_place()
         try:
             if opening.settle_journal(self.path) == "replayed":  # an earlier flush could not finish
                 self._header = headers.read(self.path)
@@ -432,9 +435,19 @@ class Table:
             warnings.warn(f"{self!r} in {self.path} was never closed", ResourceWarning, stacklevel=2, source=self)
         self.close(flush=False)
 
+    def check(self) -> None:
+        """Raise `FileError` if a file of the table was cut off since it was opened.
+
+        `array`, `state`, look-ups, steps and flushes do this first. Reading an array over a file that was cut off
+        would end the process; whoever keeps such an array can call this before using it.
+        """
+        for part in self._parts.values():
+            part.check_size()
+
     def _open_parts(self) -> dict[str, Mapping]:
         if self._closed:
             raise InvalidArgumentError(f"the table in {self.path} is closed. Open it again.", code="closed")
+        self.check()
         return self._parts
 
     def _check_writer(self) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch._functorch.autograd_function import enable_single_level_autograd_function
 
+from rowgrad._ops import Operator
+from rowgrad._ops.gradients import mentioned, parse, rules
 from rowgrad.errors import DTypeError
-from rowgrad.ops import Operator
-from rowgrad.ops.gradients import mentioned, parse, rules
 from rowgrad.torch.schema import DTYPES, NAMES, Role, roles, settings, snake_case, supported
 from rowgrad.torch.sizes import ON_NUMBERS, ON_TENSORS, holds_tensors
 

@@ -1,14 +1,17 @@
-"""What a layer is given, in any of its forms, as ids and the bag of each: 2-D ids, ids with offsets, or with bags."""
+"""What a layer is given, in any of its forms, as ids and the bag of each.
+
+The forms are 2-D ids, a jagged nested tensor, and flat ids with offsets or with the bag of each.
+"""
 
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from rowgrad import arrays
-from rowgrad.dtypes import Array
+from rowgrad._ops import OPERATORS, Operator
+from rowgrad._runtime import arrays
+from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import DTypeError, InvalidArgumentError
-from rowgrad.ops import OPERATORS, Operator
 from rowgrad.torch.kernels import is_portable
 
 INTEGERS = (torch.int64, torch.int32)
@@ -35,6 +38,9 @@ def read(
 ) -> Bags:
     """The bags in whatever form they come."""
     _check_ids("input", input)
+    if input.is_nested:
+        _refuse_beside("nested", offsets, segment_ids, num_bags)
+        return _read_jagged(input, per_sample_weights)
     if per_sample_weights is not None and per_sample_weights.shape != input.shape:
         raise InvalidArgumentError(
             f"per_sample_weights has shape {list(per_sample_weights.shape)}, but input has {list(input.shape)}; each "
@@ -44,7 +50,8 @@ def read(
             value=tuple(per_sample_weights.shape),
         )
     if input.dim() == 2:
-        return _read_matrix(input, offsets, per_sample_weights, segment_ids, num_bags)
+        _refuse_beside("a matrix", offsets, segment_ids, num_bags)
+        return _read_matrix(input, per_sample_weights)
     if input.dim() != 1:
         raise InvalidArgumentError(
             f"input has {input.dim()} dimensions; ids come as a matrix, a bag a row, or as a vector with offsets or "
@@ -103,20 +110,68 @@ def is_plain(tensor: Tensor) -> bool:
     )
 
 
-def _read_matrix(
-    input: Tensor, offsets: Tensor | None, weights: Tensor | None, segment_ids: Tensor | None, num_bags: int | None
-) -> Bags:
+def _refuse_beside(form: str, offsets: Tensor | None, segment_ids: Tensor | None, num_bags: int | None) -> None:
     for name, value in (("offsets", offsets), ("segment_ids", segment_ids), ("num_bags", num_bags)):
         if value is not None:
             raise InvalidArgumentError(
-                f"{name} is given, but input is a matrix: each of its rows is a bag. Leave {name} out.",
+                f"{name} is given, but input is {form}: each of its rows is a bag. Leave {name} out.",
                 code="wrong-argument",
                 argument=name,
             )
+
+
+def _read_matrix(input: Tensor, weights: Tensor | None) -> Bags:
     bags, length = input.shape
     begins = torch.arange(bags, dtype=torch.int64, device=input.device) * length
     segments = segment_ids_of(begins, bags * length)
     return Bags(input.reshape(-1), segments, bags, None if weights is None else weights.reshape(-1))
+
+
+def _read_jagged(input: Tensor, weights: Tensor | None) -> Bags:
+    _check_jagged("input", input)
+    ids, segments = _entries(input)
+    if weights is None:
+        return Bags(ids, segments, input.shape[0], None)
+    _check_jagged("per_sample_weights", weights)
+    values, others = _entries(weights)
+    # Two tensors that were made apart have different symbols for equal lengths.
+    if weights.shape != input.shape and not torch.equal(segments, others):
+        raise InvalidArgumentError(
+            "the rows of per_sample_weights are not as long as those of input; each id needs one weight.",
+            code="wrong-shape",
+            argument="per_sample_weights",
+        )
+    return Bags(ids, segments, input.shape[0], values)
+
+
+def _entries(jagged: Any) -> tuple[Tensor, Tensor]:
+    """The values of a jagged tensor, and the row of each."""
+    values, offsets, lengths = jagged.values(), jagged.offsets(), jagged.lengths()
+    if lengths is None:
+        # Values behind the last row would get the number of a row that does not exist, which pooling refuses.
+        return values, segment_ids_of(offsets, values.shape[0])
+    # Rows with holes between them, as torch.nested.narrow makes them.
+    rows = torch.repeat_interleave(lengths)
+    packed = lengths.cumsum(0) - lengths
+    return values[torch.arange(rows.shape[0], device=rows.device) + (offsets[:-1] - packed)[rows]], rows
+
+
+def _check_jagged(name: str, value: Tensor) -> None:
+    if not value.is_nested or value.layout is not torch.jagged:
+        raise InvalidArgumentError(
+            f"{name} is {'nested, but strided' if value.is_nested else 'not nested, but input is'}; allowed beside "
+            "nested ids: nested tensors that are jagged. Make it with layout=torch.jagged.",
+            code="wrong-layout",
+            argument=name,
+            value=str(value.layout),
+        )
+    if value.dim() != 2:
+        raise InvalidArgumentError(
+            f"{name} has {value.dim()} dimensions; a jagged tensor of ids has 2, a bag a row.",
+            code="wrong-rank",
+            argument=name,
+            value=value.dim(),
+        )
 
 
 def _read_segments(input: Tensor, segment_ids: Tensor, weights: Tensor | None, num_bags: int | None) -> Bags:
@@ -150,29 +205,22 @@ def _read_offsets(
             code="wrong-argument",
             argument="num_bags",
         )
-    size = input.shape[0]
-    if include_last_offset:
-        if offsets.shape[0] == 0:
-            raise InvalidArgumentError(
-                "offsets is empty, but with include_last_offset it ends with the number of ids. Pass at least [0].",
-                code="bad-offset",
-                argument="offsets",
-            )
-        if not torch.compiler.is_compiling():
-            end = int(offsets[-1])
-            if not 0 <= end <= size:
-                raise InvalidArgumentError(
-                    f"the last of offsets is {end}; allowed: 0 to {size}, the number of ids.",
-                    code="bad-offset",
-                    argument="offsets",
-                    position=offsets.shape[0] - 1,
-                    value=end,
-                )
-            if end < size:  # ids behind the last bag belong to none
-                input, size = input[:end], end
-                weights = None if weights is None else weights[:end]
-        offsets = offsets[:-1]
-    return Bags(input, segment_ids_of(offsets, size), offsets.shape[0], weights)
+    size, bags = input.shape[0], offsets.shape[0]
+    if not include_last_offset:
+        return Bags(input, segment_ids_of(offsets, size), bags, weights)
+    bags -= 1
+    if bags < 0 or (bags == 0 and size > 0):
+        raise InvalidArgumentError(
+            f"offsets has {bags + 1} elements for {size} ids, but with include_last_offset it begins with 0 and ends "
+            "with the number of ids. Pass at least [0], and a bag for the ids.",
+            code="bad-offset",
+            argument="offsets",
+        )
+    segments = segment_ids_of(offsets, size)  # the last offset is checked like the others
+    if not is_plain(offsets) or int(offsets[-1]) != size:
+        # The last bag reaches to the last id, wherever the last offset is: PyTorch's tests say so.
+        segments = segments.clamp(max=bags - 1)
+    return Bags(input, segments, bags, weights)
 
 
 def _check_ids(name: str, value: Tensor) -> None:

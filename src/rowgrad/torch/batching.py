@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
+from rowgrad._ops import Operator, Pin
+from rowgrad._ops.shapes import is_open, parts_of
 from rowgrad.errors import InvalidArgumentError
-from rowgrad.ops import Operator, Pin
-from rowgrad.ops.shapes import is_open, parts_of
 from rowgrad.torch.schema import Role, roles, snake_case
 
 

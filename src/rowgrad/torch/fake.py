@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from rowgrad import dtypes
-from rowgrad.ops import Operator, Pin
-from rowgrad.ops.pins import Input
-from rowgrad.ops.shapes import infer, parts_of
+from rowgrad._ops import Operator, Pin
+from rowgrad._ops.pins import Input
+from rowgrad._ops.shapes import infer, parts_of
+from rowgrad._runtime import dtypes
 from rowgrad.torch.schema import DTYPES, NAMES, Role, roles, settings
 
 
@@ -63,6 +63,8 @@ def result_dtypes(operator: Operator, values: tuple[Any, ...], attributes: dict[
 def _dtype(operator: Operator, pin: Pin, known: dict[str, torch.dtype], attributes: dict[str, Any]) -> torch.dtype:
     if attributes.get(pin.dtype) in DTYPES:  # an attribute may name the type of an output, as that of Cast does
         return DTYPES[attributes[pin.dtype]]
+    if pin.dtype in attributes:  # left open: it is that of the values
+        return known["T"]
     return known[pin.dtype] if pin.dtype in known else DTYPES[pin.dtype]
 
 

@@ -1,7 +1,7 @@
 """The operators under their Python names: what `rowgrad.sparse_segment_mean` and the others are for tensors.
 
 They take what is easy to write (lists, numbers, counts as tensors), and choose between two operators that share a name
-by whether the last argument is given, as `rowgrad.functions` does.
+by whether the last argument is given, as `rowgrad._ops.functions` does.
 """
 
 from collections.abc import Callable
@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
+from rowgrad._ops import Operator
+from rowgrad._ops.callables import by_function, function_signature, raw_signature
+from rowgrad._ops.docstrings import docstring
 from rowgrad.errors import DTypeError, InvalidArgumentError
-from rowgrad.ops import Operator
-from rowgrad.ops.callables import by_function, function_signature, raw_signature
-from rowgrad.ops.docstrings import docstring
 from rowgrad.torch.schema import DTYPES, Role, is_supported, roles, snake_case
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rowgrad.ops import Operator
+from rowgrad._ops import Operator
 from rowgrad.torch import portable as paths
 from rowgrad.torch.schema import Role, roles, settings
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from rowgrad._ops.results import RowGradient
 from rowgrad.errors import DTypeError, InvalidArgumentError
-from rowgrad.ops.results import RowGradient
 from rowgrad.optim import Optimizer
 
 

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from rowgrad.combiners import COMBINERS
+from rowgrad._ops import OPERATORS
+from rowgrad._ops.combiners import COMBINERS
+from rowgrad._ops.results import RowGradient
 from rowgrad.errors import InvalidArgumentError
-from rowgrad.ops import OPERATORS
-from rowgrad.ops.results import RowGradient
 from rowgrad.torch.bags import is_plain, on_arrays
 from rowgrad.torch.schema import snake_case
 
-MADE = "_rowgrad_rows"  # on a table: where the row numbers of its last gradient lie
+MADE = "_rowgrad_rows"  # on a table: the row numbers of its last gradient, until that is accumulated
 
 
 class Way(NamedTuple):
@@ -128,7 +128,7 @@ def _settled(ctx: Any, gradient: RowGradient) -> Tensor | None:
     if not ctx.way.sparse:
         return rows.new_zeros(ctx.shape).index_copy(0, ids.long(), rows)
     places = ids.unsqueeze(0)
-    setattr(ctx.weight, MADE, places.data_ptr())
+    setattr(ctx.weight, MADE, places)
     return torch.sparse_coo_tensor(places, rows, ctx.shape, is_coalesced=True, check_invariants=False)
 
 
@@ -138,9 +138,12 @@ def _keep_coalesced(weight: Tensor) -> None:
 
 
 def _mark(weight: Tensor) -> None:
-    """PyTorch forgets that a gradient is coalesced when it becomes ``.grad``, though it takes it as it is."""
-    grad = weight.grad
-    if grad is not None and grad.is_sparse and grad._indices().data_ptr() == getattr(weight, MADE, None):
+    """PyTorch forgets that a gradient is coalesced when it becomes ``.grad``, though it takes it as it is.
+
+    The row numbers were kept until now, so that no other gradient can lie where they are.
+    """
+    grad, made = weight.grad, weight.__dict__.pop(MADE, None)
+    if made is not None and grad is not None and grad.is_sparse and grad._indices().data_ptr() == made.data_ptr():
         grad._coalesced_(True)
 
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from rowgrad.ops import Operator
+from rowgrad._ops import Operator
 from rowgrad.torch.autograd import Gradient
 from rowgrad.torch.batching import vmap_rule
 from rowgrad.torch.fake import fake_kernel

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from rowgrad import dtypes
-from rowgrad.ops import OPERATORS, Attribute, Operator, Pin
-from rowgrad.ops.attributes import check_attributes
-from rowgrad.ops.catalogue import REQUIRED
-from rowgrad.ops.gradients import typed
-from rowgrad.ops.shapes import infer
+from rowgrad._ops import OPERATORS, Attribute, Operator, Pin
+from rowgrad._ops.attributes import check_attributes
+from rowgrad._ops.catalogue import REQUIRED
+from rowgrad._ops.gradients import typed
+from rowgrad._ops.shapes import infer
+from rowgrad._runtime import dtypes
 
 NAMESPACE = "rowgrad"
 _BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")

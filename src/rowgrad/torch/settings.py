@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from rowgrad import combiners
+from rowgrad._ops import combiners
 from rowgrad.errors import InvalidArgumentError
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rowgrad.ops.results import BroadcastAxes
+from rowgrad._ops.results import BroadcastAxes
 
 
 def _objects(value: Any) -> Any:

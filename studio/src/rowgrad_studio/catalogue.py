@@ -7,12 +7,12 @@ from functools import cache
 from typing import Any
 
 import rowgrad
-from rowgrad import dtypes
+from rowgrad._ops import BLOCKS, FAMILIES, Attribute, Operator, Pin
+from rowgrad._ops.catalogue import REQUIRED
+from rowgrad._ops.docstrings import page_inputs
+from rowgrad._runtime import dtypes
 from rowgrad.blocks import looks
 from rowgrad.blocks.looks import PINS, UNKNOWN, Look
-from rowgrad.ops import BLOCKS, FAMILIES, Attribute, Operator, Pin
-from rowgrad.ops.catalogue import REQUIRED
-from rowgrad.ops.docstrings import page_inputs
 
 TYPES = (*dtypes.PLAIN, *dtypes.QUANTISED)
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from rowgrad import files
+from rowgrad._runtime import files
+from rowgrad._runtime.dtypes import BFLOAT16, Array
 from rowgrad.blocks.literals import plain
-from rowgrad.dtypes import BFLOAT16, Array
 from rowgrad_studio.documents import Document
 from rowgrad_studio.problems import Refusal
 from rowgrad_studio.values import as_matrix

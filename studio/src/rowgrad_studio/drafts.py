@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from rowgrad.files import replace
+from rowgrad._runtime.files import replace
 from rowgrad_studio.files import OWN, Folder
 
 log = logging.getLogger("rowgrad_studio")

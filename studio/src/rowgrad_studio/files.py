@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from rowgrad._runtime.files import folder
 from rowgrad.blocks import Page, png, svg
 from rowgrad.blocks.pagefile import ENDING
 from rowgrad.errors import FileError, RowgradError
-from rowgrad.files import folder
 from rowgrad_studio.problems import Refusal
 
 MOST_BYTES = 64 * 2**20  # of a file that is opened

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 import uvicorn
 
-from rowgrad.limits import available
+from rowgrad._runtime.limits import available
 from rowgrad_studio.app import create_app
 from rowgrad_studio.problems import Refusal, log
 from rowgrad_studio.security import MOST_MESSAGE

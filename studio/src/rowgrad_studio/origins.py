@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from rowgrad._runtime.dtypes import Array
 from rowgrad.blocks import Page, Results, Wire
 from rowgrad.blocks.results import DONE
-from rowgrad.dtypes import Array
 
 MOST_ROWS = 1000
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from rowgrad._runtime.dtypes import Array
 from rowgrad.blocks import Progress, Session
 from rowgrad.blocks.values import is_text, plain
-from rowgrad.dtypes import Array
 from rowgrad_studio.documents import Document, Event
 from rowgrad_studio.problems import Refusal
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from rowgrad import dtypes
+from rowgrad._runtime import dtypes
+from rowgrad._runtime.dtypes import Array
 from rowgrad.blocks import values
-from rowgrad.dtypes import Array
 
 MOST_ROWS, MOST_COLUMNS = 32, 12  # of what is shown number by number
 MOST_HEAT = 48  # rows and columns of a heat-map

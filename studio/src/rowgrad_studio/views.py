@@ -7,13 +7,13 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, NamedTuple
 
-from rowgrad import dtypes
+from rowgrad._runtime import dtypes
+from rowgrad._runtime.dtypes import Array
 from rowgrad.blocks import Block, BlockResult, Page, Session, Signal
 from rowgrad.blocks.literals import Literal
 from rowgrad.blocks.page import Note
 from rowgrad.blocks.pagefile import record
 from rowgrad.blocks.results import DONE, FAILED, SKIPPED
-from rowgrad.dtypes import Array
 from rowgrad_studio.problems import problem
 from rowgrad_studio.values import value_view
 

@@ -13,9 +13,9 @@ jax = framework("jax")
 import jax.numpy as jnp  # noqa: E402
 
 import rowgrad.jax as rj  # noqa: E402
-from rowgrad.ops import OPERATORS, Operator  # noqa: E402
-from rowgrad.ops.callables import by_function  # noqa: E402
-from rowgrad.ops.results import RowGradient  # noqa: E402
+from rowgrad._ops import OPERATORS, Operator  # noqa: E402
+from rowgrad._ops.callables import by_function  # noqa: E402
+from rowgrad._ops.results import RowGradient  # noqa: E402
 
 Array = np.ndarray[Any, Any]
 Args = dict[str, Any]

@@ -8,7 +8,7 @@ import pytest
 from jax_cases import PATHS, STOPPED, jax, jnp, path, rj
 
 import rowgrad
-from rowgrad.ops.callables import by_function
+from rowgrad._ops.callables import by_function
 
 WHICH = pytest.mark.parametrize("which", PATHS)
 TABLE, MATRIX = np.ones((3, 2), np.float32), np.array([[0, 0], [0, 3], [2, 0]])

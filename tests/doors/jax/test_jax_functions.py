@@ -15,7 +15,8 @@ from jax_cases import AT_ONCE, FUNCTIONS, Args, Array, as_tuple, call, call_jitt
 import rowgrad
 import strategies
 from golden import assert_same
-from rowgrad.dtypes import BFLOAT16
+from rowgrad._ops import functions
+from rowgrad._runtime.dtypes import BFLOAT16
 from rowgrad.jax.forms import FORMS
 
 DRAWN = sorted(set(FUNCTIONS) & set(strategies.OPERATORS))
@@ -53,7 +54,7 @@ def test_every_function_is_here_and_has_a_portable_form() -> None:
     names = {operator.name for operators in FUNCTIONS.values() for operator in operators}
     assert names == set(FORMS)
     for name, operators in FUNCTIONS.items():
-        own = [p for p in inspect.signature(getattr(rowgrad.functions, name)).parameters if p not in ("out", "plan")]
+        own = [p for p in inspect.signature(getattr(functions, name)).parameters if p not in ("out", "plan")]
         here = [p for p in inspect.signature(getattr(rj, name)).parameters if p != "max_unique"]
         assert here == own == [pin.name for pin in operators[-1].inputs]
     assert len(rj.__all__) == len(set(rj.__all__)) and all(hasattr(rj, name) for name in rj.__all__)

@@ -8,8 +8,8 @@ from jax_cases import AT_ONCE, DIFFERENTIABLE, PATHS, differentiated, example, j
 
 import rowgrad
 from optional import framework
-from rowgrad.ops import OPERATORS, Operator
-from rowgrad.ops.gradients import backward
+from rowgrad._ops import OPERATORS, Operator
+from rowgrad._ops.gradients import backward
 
 check_grads = framework("jax.test_util").check_grads
 EACH = pytest.mark.parametrize("operator", DIFFERENTIABLE, ids=[operator.name for operator in DIFFERENTIABLE])

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from rowgrad.ops import OPERATORS, Operator
-from rowgrad.ops.attributes import check_attributes
+from rowgrad._ops import OPERATORS, Operator
+from rowgrad._ops.attributes import check_attributes
 from rowgrad.torch.schema import DTYPES, Role, roles, snake_case, supported
 
 NAMES = [operator.name for operator in supported()]
@@ -75,7 +75,7 @@ def numpy_results(name: str, values: tuple[Any, ...], given: dict[str, Any]) -> 
 
 
 def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
-    from rowgrad import arrays
+    from rowgrad._runtime import arrays
 
     return arrays.adopt(tensor.detach())
 

@@ -93,18 +93,6 @@ def test_the_last_offset(mode: str) -> None:
         assert_equal(expected, actual)
 
 
-@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
-def test_ids_behind_the_last_offset_belong_to_no_bag(mode: str) -> None:
-    """PyTorch counts them in the mean, and gives them gradients from memory that nobody has written."""
-    _, ours = pair(mode=mode, sparse=False, include_last_offset=True)
-    theirs, _ = pair(mode=mode, sparse=False, include_last_offset=True)
-    ids, offsets = batch()
-    offsets = torch.cat([offsets[:-1], torch.tensor([17])])
-    expected = train(theirs, ids[:17], offsets)
-    for right, actual in zip(expected, train(ours, ids, offsets), strict=True):
-        assert_equal(right, actual)
-
-
 @pytest.mark.parametrize("sparse", [True, False])
 def test_weights_of_a_sum(sparse: bool) -> None:
     theirs, ours = pair(mode="sum", sparse=sparse)
@@ -152,7 +140,7 @@ def test_nothing_to_look_up(mode: str) -> None:
 def test_settings_and_tables_go_both_ways() -> None:
     theirs = torch.nn.EmbeddingBag(ROWS, WIDTH, mode="sum", padding_idx=2, include_last_offset=True, sparse=True)
     ours = EmbeddingBag.from_torch(theirs)
-    assert ours.weight.data_ptr() == theirs.weight.data_ptr()
+    assert ours.weight is theirs.weight
     assert (ours.combiner, ours.padding_idx, ours.include_last_offset, ours.sparse) == ("sum", 2, True, True)
     other = EmbeddingBag(ROWS, WIDTH)
     other.load_state_dict(theirs.state_dict())
@@ -166,6 +154,64 @@ def test_settings_and_tables_go_both_ways() -> None:
     assert (
         repr(EmbeddingBag(3, 2, combiner="sum", padding_idx=1)) == "EmbeddingBag(3, 2, combiner='sum', padding_idx=1)"
     )
+
+
+def test_it_is_a_layer_of_pytorch() -> None:
+    """By type, by the order of its arguments and by its attributes, which is what libraries look at."""
+    names = ("num_embeddings", "embedding_dim", "max_norm", "norm_type", "scale_grad_by_freq", "mode", "sparse",
+             "include_last_offset", "padding_idx")  # fmt: skip
+    given = (ROWS, WIDTH, 1.5, 1.0, True, "sum", False, table(torch.float64), True, -2, "cpu", torch.float64)
+    theirs, ours = torch.nn.EmbeddingBag(*given), EmbeddingBag(*given)
+    assert isinstance(ours, torch.nn.EmbeddingBag)
+    assert [getattr(ours, name) for name in names] == [getattr(theirs, name) for name in names]
+    assert (ours.combiner, ours.weight.dtype) == ("sum", torch.float64)
+    assert (EmbeddingBag(3, 2).mode, EmbeddingBag(3, 2, combiner="sqrtn").mode) == ("mean", "sqrtn")
+    assert EmbeddingBag(3, 2).sparse
+    pretrained = (table(), False, 1.5, 1.0, False, "max", False, True, -2)
+    theirs, ours = (cls.from_pretrained(*pretrained) for cls in (torch.nn.EmbeddingBag, EmbeddingBag))
+    assert [getattr(ours, name) for name in names] == [getattr(theirs, name) for name in names]
+    assert ours.weight.requires_grad
+
+
+def test_an_optimizer_made_before_trains_the_layer() -> None:
+    theirs = torch.nn.EmbeddingBag(ROWS, WIDTH, mode="sum", _weight=table())
+    optimizer = torch.optim.SGD(theirs.parameters(), lr=0.5)
+    ours = EmbeddingBag.from_torch(theirs)
+    ours(torch.tensor([[1, 2, 2]])).sum().backward()
+    optimizer.step()
+    expected = table()
+    expected[1] -= 0.5
+    expected[2] -= 1
+    assert_equal(expected, ours.weight.detach())
+    assert_equal(expected, theirs.weight.detach())
+    frozen = torch.nn.EmbeddingBag.from_pretrained(table()).eval()
+    ours = EmbeddingBag.from_torch(frozen, combiner="sqrtn")
+    assert ours.weight is frozen.weight and not ours.weight.requires_grad and not ours.training
+
+
+class Repeating(torch.autograd.Function):
+    """Its gradient has the rows that it is given, which repeat."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Any, rows: Any) -> Any:
+        ctx.rows, ctx.shape = rows, weight.shape
+        return weight.sum()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        ones = torch.ones(ctx.rows.shape[1], ctx.shape[1])
+        return torch.sparse_coo_tensor(ctx.rows, ones, ctx.shape, check_invariants=False), None
+
+
+def test_a_gradient_that_lies_where_one_was_is_not_taken_for_it() -> None:
+    """Another layer with the same table makes gradients too, and they must not be marked as coalesced."""
+    layer = EmbeddingBag(ROWS, WIDTH, combiner="sum")
+    layer(torch.arange(8)[None]).sum().backward()
+    assert layer.weight.grad.is_coalesced()
+    memory = layer.weight.grad._indices()
+    layer.weight.grad = None
+    Repeating.apply(layer.weight, memory.zero_()).backward()
+    assert_equal(torch.full((1, WIDTH), 8.0), layer.weight.grad.coalesce().values())
 
 
 # What it adds

@@ -114,7 +114,7 @@ def test_grad_and_jacobians_as_functions() -> None:
 @pytest.mark.parametrize("at", [0, 1, 2, -1])
 def test_a_batch_of_tables_is_one_call(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    pool = rowgrad.ops.OPERATORS["SparseSegmentMeanWithNumSegments"]
+    pool = rowgrad._ops.OPERATORS["SparseSegmentMeanWithNumSegments"]
     monkeypatch.setattr(type(pool), "__call__", counted(type(pool).__call__, calls))
     data = table(batch=(3,))
     found = torch.func.vmap(lambda x: rt.sparse_segment_mean(x, IDS, BAGS, 4), in_dims=at)(data.movedim(0, at))

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from rowgrad._runtime.dtypes import Array
 from rowgrad.bench import data
 from rowgrad.bench.contest import Entry
 from rowgrad.bench.work import Work
-from rowgrad.dtypes import Array
 
 jax: Any = None
 

@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rowgrad import dtypes
+from rowgrad._runtime import dtypes
+from rowgrad._runtime.dtypes import Array
+from rowgrad._runtime.files import folder
 from rowgrad.blocks.graphdef.reading import Node
 from rowgrad.blocks.literals import Literal, plain
 from rowgrad.blocks.model import Wire
 from rowgrad.blocks.page import ID, LONGEST_NOTE, Page
 from rowgrad.blocks.pagefile import MOST_NOTES
 from rowgrad.blocks.spelling import same_bits
-from rowgrad.dtypes import Array
 from rowgrad.errors import PageError, RowgradError
-from rowgrad.files import folder
 
 
 class Given(NamedTuple):

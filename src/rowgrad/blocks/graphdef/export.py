@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rowgrad import dtypes
+from rowgrad._ops.catalogue import REQUIRED
+from rowgrad._ops.shapes import Shape
+from rowgrad._runtime import dtypes
+from rowgrad._runtime.dtypes import Array
 from rowgrad.blocks.graphdef import protos
 from rowgrad.blocks.graphdef.names import GRAPH_OPS, INTEGER_DIV, GraphOp
 from rowgrad.blocks.graphdef.recipes import RECIPES, Part
 from rowgrad.blocks.graphdef.tensors import NUMBER_OF, write_tensor
 from rowgrad.blocks.literals import Literal, plain
 from rowgrad.blocks.model import Block, Wire
-from rowgrad.dtypes import Array
 from rowgrad.errors import PageError
-from rowgrad.ops.catalogue import REQUIRED
-from rowgrad.ops.shapes import Shape
 
 if TYPE_CHECKING:
     from rowgrad.blocks.page import Page
@@ -123,7 +123,7 @@ class _Export:
                                 code="not-in-tensorflow")  # fmt: skip
 
     def _file(self, block: Block) -> Array:
-        from rowgrad.files import folder
+        from rowgrad._runtime.files import folder
 
         given = block.attributes
         return folder.read(self.page.folder, given.get("path"), given.get("part"), given.get("dtype"))

@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from rowgrad._ops import BLOCKS
+from rowgrad._ops.catalogue import REQUIRED
+from rowgrad._runtime.dtypes import Array
 from rowgrad.blocks.graphdef.building import Builder, Given
 from rowgrad.blocks.graphdef.matching import Match, find, is_constant
 from rowgrad.blocks.graphdef.names import KNOWN, GraphOp
@@ -19,10 +22,7 @@ from rowgrad.blocks.graphdef.reading import Edge, Node, sorted_nodes
 from rowgrad.blocks.graphdef.tensors import Reader, bad
 from rowgrad.blocks.model import Wire
 from rowgrad.blocks.page import Page
-from rowgrad.dtypes import Array
 from rowgrad.errors import PageError
-from rowgrad.ops import BLOCKS
-from rowgrad.ops.catalogue import REQUIRED
 
 VARIABLES = ("VariableV2", "Variable", "VarHandleOp")
 READS = ("Identity", "Snapshot", "DeepCopy", "ReadVariableOp")

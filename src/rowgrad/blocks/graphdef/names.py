@@ -7,7 +7,7 @@ others say what differs. What TensorFlow has no single operator for is in `recip
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from rowgrad.ops import BLOCKS
+from rowgrad._ops import BLOCKS
 
 
 class GraphOp(NamedTuple):

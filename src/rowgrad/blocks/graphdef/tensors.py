@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rowgrad.dtypes import BFLOAT16, NUMPY, Array, name_of
+from rowgrad._runtime.dtypes import BFLOAT16, NUMPY, Array, name_of
 from rowgrad.errors import PageError
 
 # TensorFlow's numbers for types, and the fields that hold single values of each.

@@ -4,10 +4,10 @@ from itertools import pairwise
 
 import numpy as np
 
+from rowgrad._runtime.dtypes import Array
 from rowgrad.blocks import looks, values
 from rowgrad.blocks.picture import drawing
 from rowgrad.blocks.picture.drawing import Panel
-from rowgrad.dtypes import Array
 
 MAP = 192  # the room for the cells, each way
 LEVELS = 40  # of colour on either side of zero

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from rowgrad._runtime.dtypes import Array
 from rowgrad.blocks import values
 from rowgrad.blocks.picture import drawing
 from rowgrad.blocks.picture.drawing import MONO_WIDTH, Panel
 from rowgrad.blocks.picture.heatmap import SMALL, heat_map
-from rowgrad.dtypes import Array
 
 MOST = 8  # rows and columns of a table
 MOST_TEXT_COLUMNS = 3

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rowgrad import dtypes
+from rowgrad._runtime import dtypes
 from rowgrad.jax import host
 from rowgrad.jax.call import Call
 from rowgrad.jax.forms import entries, segments, weighted

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
-from rowgrad import dtypes
+from rowgrad._runtime import dtypes
 
 if TYPE_CHECKING:
     from rowgrad.jax.call import Call

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rowgrad.combiners import COMBINERS
-from rowgrad.dtypes import Array
-from rowgrad.ops import OPERATORS
-from rowgrad.ops.results import RowGradient
+from rowgrad._ops import OPERATORS
+from rowgrad._ops.combiners import COMBINERS
+from rowgrad._ops.results import RowGradient
+from rowgrad._runtime.dtypes import Array
 from rowgrad.torch.distributed.request import Asked, Request
 from rowgrad.torch.distributed.routing import Route
 

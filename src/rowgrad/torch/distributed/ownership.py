@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rowgrad.dtypes import Array
+from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import InvalidArgumentError
 
 SHARDINGS = ("range", "hash")

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rowgrad.dtypes import Array
+from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import InvalidArgumentError, RowgradError
 from rowgrad.torch.bags import Bags
 from rowgrad.torch.distributed.errors import PeerError

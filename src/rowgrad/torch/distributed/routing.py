@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rowgrad import kernels
-from rowgrad.dtypes import Array
+from rowgrad import _kernels as kernels
+from rowgrad._ops import checks
+from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import InvalidArgumentError, RowgradError
-from rowgrad.ops import checks
 from rowgrad.torch.distributed.ownership import Ownership
 
 
@@ -46,8 +46,9 @@ def route(ids: Array, segment_ids: Array, bags: int, ownership: Ownership) -> Ro
     by_owner, order = np.empty_like(local), np.empty(size, np.int64)
     last[:] = -1
     kernels.routing.arrange(
-        owners, local, segment_ids, _begins(entries), _begins(runs), last, by_owner, order, run_bags, lengths
-    )
+        owners, local, segment_ids, _begins(entries), _begins(runs), runs.cumsum(), last, by_owner, order, run_bags,
+        lengths,
+    )  # fmt: skip
     return Route(by_owner, order if ranks > 1 else None, run_bags, lengths, entries.tolist(), runs.tolist())
 
 

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from rowgrad import arrays
-from rowgrad.dtypes import Array
+from rowgrad._ops import OPERATORS, checks
+from rowgrad._ops.results import RowGradient
+from rowgrad._runtime import arrays
+from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import InvalidArgumentError, RowgradError
-from rowgrad.ops import OPERATORS, checks
-from rowgrad.ops.results import RowGradient
 from rowgrad.torch.distributed.exchange import Exchange
 from rowgrad.torch.distributed.traffic import Traffic
 

@@ -8,8 +8,8 @@ family; `PATHS` holds them by operator.
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from rowgrad._ops import Operator
 from rowgrad.errors import InvalidArgumentError, RowgradError
-from rowgrad.ops import Operator
 from rowgrad.torch.portable import fill_empty_rows, offsets, segment_max, sparse_segment, sparse_slice, weighted_sum
 
 PATHS: dict[str, Callable[..., Any]] = {
@@ -35,8 +35,10 @@ def missing(operator: Operator) -> Callable[..., NoReturn]:
     def refuse(*values: Any, **_: Any) -> NoReturn:
         tensors = [x for value in values for x in (value if isinstance(value, list | tuple) else [value])]
         device = next((str(x.device) for x in tensors if hasattr(x, "device")), "this device")
+        remedy = "Call it outside of rowgrad.torch.portable()" if device == "cpu" else "Pass `.cpu()`"
         raise InvalidArgumentError(
-            f"it runs on the CPU only, and is called for {device}. Pass `.cpu()`, or use PyTorch's own operator.",
+            f"it has kernels for the CPU only, and no portable form for {device}. {remedy}, or use PyTorch's own "
+            "operator.",
             code="not-on-cpu",
             value=device,
             op=operator.name,

@@ -4,7 +4,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from rowgrad.ops import OPERATORS
+from rowgrad._ops import OPERATORS
 
 _SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from rowgrad.ops import OPERATORS
-from rowgrad.ops.pins import INT64_MAX
-from rowgrad.ops.sparse_slice import window_shape
+from rowgrad._ops import OPERATORS
+from rowgrad._ops.pins import INT64_MAX
+from rowgrad._ops.sparse_slice import window_shape
 from rowgrad.torch.portable.common import complain, signed
 
 

@@ -44,7 +44,7 @@ def weighted_sum_grad_v2(grad: Any, weights: Any, indices: Any, segment_ids: Any
     return sum_rows(_weighted(grad, weights, segment_ids), indices, dense_output_dim0, True, grad.dtype)
 
 
-def row_dot(a: Any, b: Any, a_rows: Any, b_rows: Any, *, out_type: str) -> Any:
+def row_dot(a: Any, b: Any, a_rows: Any, b_rows: Any, *, out_type: str | None) -> Any:
     """The dot product of a row of each, pair by pair."""
     given = (a, b, a_rows, b_rows)
     if not _shaped(a, a_rows, b_rows) or b.dim() == 0 or a.shape[1:] != b.shape[1:]:
@@ -53,7 +53,7 @@ def row_dot(a: Any, b: Any, a_rows: Any, b_rows: Any, *, out_type: str) -> Any:
         complain("RowDot", *given)
     left, right = (x.to(wide(x.dtype)).index_select(0, rows) for x, rows in ((a, a_rows), (b, b_rows)))
     products = torch.mul(left, right).reshape(len(a_rows), a[:1].numel() if len(a) else 0)
-    return products.sum(1).to(DTYPES[out_type])
+    return products.sum(1).to(a.dtype if out_type is None else DTYPES[out_type])
 
 
 PATHS: dict[str, Callable[..., Any]] = {

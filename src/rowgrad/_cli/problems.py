@@ -1,0 +1,87 @@
+"""How the command fails: one line on standard error, a hint where there is one, and an exit code; no traceback.
+
+Exit codes: 1 for data that is wrong, 2 for a command that is, 130 for Ctrl-C.
+"""
+
+import os
+import sys
+from typing import Any
+
+import typer
+from rich.text import Text
+from typer.core import TyperGroup
+
+from rowgrad._cli.show import errors
+from rowgrad.errors import FileError, RowgradError
+
+BAD_DATA, BAD_USAGE, INTERRUPTED = 1, 2, 130
+
+
+class Problem(Exception):
+    """Something the user can mend: what is wrong, and how to mend it."""
+
+    def __init__(self, message: str, hint: str = "", *, code: int = BAD_DATA) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.code = code
+
+
+class QuietGroup(TyperGroup):
+    """A group of commands that turns every error into one line."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """By name; typer would put groups last."""
+        return sorted(super().list_commands(ctx))
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command and leave with its exit code."""
+        kwargs["standalone_mode"] = False
+        try:
+            # Commands give nothing back, so that what comes back is the code of an early exit.
+            code = super().main(*args, **kwargs) or 0
+            if sys.stdout is not None:  # it is, where the caller has closed it
+                sys.stdout.flush()
+        except BrokenPipeError:
+            # Whoever read the output has seen enough; nothing is left to say, not even when Python closes the stream.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = BAD_DATA
+        except (KeyboardInterrupt, typer.Abort):
+            code = INTERRUPTED
+        except Exception as error:
+            if os.environ.get("ROWGRAD_TRACEBACK"):
+                raise
+            code = report(error)
+        sys.exit(code)
+
+
+def report(error: Exception) -> int:
+    """Say what is wrong on standard error; gives the exit code."""
+    message, hint, code = _described(error)
+    console = errors()
+    console.print(Text.assemble(("error: ", "bold red"), (message, "red")), soft_wrap=True)
+    if hint:
+        console.print(Text.assemble(("hint: ", "bold"), hint), soft_wrap=True)
+    return code
+
+
+def _described(error: Exception) -> tuple[str, str, int]:
+    if isinstance(error, Problem):
+        return error.message, error.hint, error.code
+    if isinstance(error, FileError):
+        return error.message, error.hint, BAD_USAGE if error.code == "no-such-part" else BAD_DATA
+    if isinstance(error, RowgradError):
+        return str(error), "", BAD_DATA
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this.", "", BAD_DATA
+    if isinstance(error, OSError):
+        return f"{error.filename or 'a file'}: {error.strerror or error}.", "", BAD_DATA
+    if hasattr(error, "format_message"):  # what typer finds wrong with the command itself
+        context = getattr(error, "ctx", None)
+        hint = f"{context.command_path} --help lists the options." if context else ""
+        return " ".join(error.format_message().split()), hint, getattr(error, "exit_code", BAD_USAGE)
+    return (
+        f"{type(error).__name__}: {error}",
+        "this is a fault of rowgrad; with ROWGRAD_TRACEBACK=1 it tells where, for a report.",
+        BAD_DATA,
+    )

@@ -1,0 +1,85 @@
+"""Compile every kernel for every type, so that no later call has to: `rowgrad doctor --warm`.
+
+Kernels are compiled by running them: each operator on its worked example, once per type, and again with so many
+entries that the call is not a small one.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rowgrad import _kernels as kernels
+from rowgrad._kernels.kinds import SMALL
+from rowgrad._ops import OPERATORS, Operator
+from rowgrad._ops.results import RowGradient
+from rowgrad._runtime import dtypes
+from rowgrad.optim import Adam
+
+REPEATS = SMALL  # each entry so often makes more than a small call
+
+
+def tasks() -> list[tuple[str, Callable[[], Any]]]:
+    """What has to run, with a label for each."""
+    found: list[tuple[str, Callable[[], Any]]] = []
+    for operator in OPERATORS.values():
+        if operator.family not in kernels.MODULES:
+            continue  # NumPy does the work, and needs no warming
+        for dtype in operator.types.get("T", ("",)):
+            found += [(f"{operator.name} {dtype}".strip(), task) for task in _tasks(operator, dtype)]
+    found += [(f"optimizers {dtype}", partial(_optimize, dtypes.NUMPY[dtype])) for dtype in dtypes.FLOATS]
+    found += [(f"routing {dtype}", partial(_route, dtypes.NUMPY[dtype])) for dtype in dtypes.IDS]
+    return found
+
+
+def _tasks(operator: Operator, dtype: str) -> Iterator[Callable[[], Any]]:
+    inputs = {pin.name: _value(operator, pin.name, pin.dtype, dtype) for pin in operator.inputs}
+    yield partial(operator, *inputs.values())
+    repeated = {"indices", "segment_ids", "weights"} & set(inputs)
+    if {"indices", "segment_ids"} <= repeated:
+        many = {name: np.repeat(value, REPEATS) if name in repeated else value for name, value in inputs.items()}
+        yield partial(operator, *many.values())
+    elif {"grad", "chosen"} <= set(inputs):
+        many = {name: np.repeat(value, REPEATS, axis=0) if name in ("grad", "chosen") else value
+                for name, value in inputs.items()}  # fmt: skip
+        yield partial(operator, *many.values())
+    elif "reverse_index_map" in inputs and "d_values_grad" not in inputs:
+        inputs["reverse_index_map"] = np.repeat(inputs["reverse_index_map"], REPEATS)
+        yield partial(operator, *inputs.values())
+
+
+def _value(operator: Operator, name: str, variable: str, dtype: str) -> Any:
+    value = operator.example.inputs[name]
+    if variable != "T" or dtype == "string":
+        return value
+    target = dtypes.NUMPY[dtype]
+    array = np.zeros(np.shape(value)) if np.array(value).dtype.kind == "U" else np.array(value)
+    if target.names:  # quantised
+        return array.astype(target[0]).view(target)
+    return array.astype(target)
+
+
+def _optimize(dtype: "np.dtype[Any]") -> None:
+    """One optimizer stands for all, since kernels are the same: with a gradient, without one, and with weights."""
+    ids = np.arange(2 * SMALL)
+    table, grad = np.zeros((ids.size, 1), dtype), np.zeros((ids.size, 1), dtype)
+    adam = Adam(lr=0.0, decay_untouched=True)
+    state = adam.init(table)
+    adam.step(table, RowGradient(grad, ids), state)
+    adam.step_pooled(table, grad, ids, ids, state)
+    adam.step_pooled(table, grad, ids, ids, state, combiner="sum", weights=np.ones(ids.size, np.float32))
+
+
+def _route(dtype: "np.dtype[Any]") -> None:
+    """Sort two entries by the rank that owns them, as tables that are spread over ranks do."""
+    ids, count = np.arange(2, dtype=dtype), np.zeros(2, np.int64)
+    for bags in (ids.astype(np.int32), ids.astype(np.int64)):
+        owners, rows, order = np.empty(2, np.uint16), np.empty(2, np.int32), np.empty(2, np.int64)
+        kernels.routing.locate(ids, bags, 2, 2, 1, 1, owners, rows, count.copy(), count.copy(), count - 1)
+        lengths = np.zeros(2, np.int32)
+        kernels.routing.arrange(owners, rows, bags, np.arange(2), np.arange(2), np.arange(2), count - 1,
+                                rows.copy(), order, lengths.copy(), lengths)  # fmt: skip
+        kernels.routing.distinct(
+            ids, bags, 2, 2, np.full(2, -1, np.int32), np.empty(2, np.int32), np.empty(2, np.int64)
+        )

@@ -1,0 +1,286 @@
+"""Short vectors for kernels, and the way between how a value is stored and how it is summed.
+
+`Lanes` is a Numba type that LLVM keeps in vector registers: a kernel that accumulates in `Lanes` touches memory
+only to gather, whatever the automatic vectoriser thinks of the loop. Each lane is computed by itself, rounding
+after every operation, so the width of the vectors never shows in the results.
+
+Half travels through kernels as int16 and bfloat16 as uint16; both are summed in float32. The pair of stored
+type and summing type therefore tells all apart: (int16, float32) is half, (uint16, float32) is bfloat16,
+(int16, int16) is an integer.
+"""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, models, overload, register_model
+
+from rowgrad._kernels.compile import inline
+
+INT32 = ir.IntType(32)
+
+
+class Lanes(types.Type):  # type: ignore[misc]
+    """`count` values of `dtype` side by side."""
+
+    def __init__(self, dtype: Any, count: int) -> None:
+        self.dtype = dtype
+        self.count = count
+        super().__init__(name=f"Lanes({dtype}, {count})")
+
+
+@register_model(Lanes)
+class LanesModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, dmm: Any, fe_type: Lanes) -> None:
+        element = dmm.lookup(fe_type.dtype).get_value_type()
+        super().__init__(dmm, fe_type, ir.VectorType(element, fe_type.count))
+
+
+def _zeros(nbytes: int) -> Any:
+    @intrinsic
+    def zeros(typingctx: Any, sums: Any) -> Any:
+        size = sums.dtype.bitwidth // 8
+        lanes = Lanes(sums.dtype, max(1, nbytes // size))
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return ir.Constant(context.get_value_type(lanes), None)
+
+        return lanes(sums), codegen
+
+    return zeros
+
+
+# Zeros in the type of the array `sums`, in several widths: rows go through the widest that fits.
+zeros256 = _zeros(256)
+zeros128 = _zeros(128)
+zeros64 = _zeros(64)
+zeros16 = _zeros(16)
+zeros1 = _zeros(1)
+
+
+@intrinsic
+def count(typingctx: Any, lanes: Any) -> Any:
+    """How many values `lanes` holds."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return context.get_constant(types.intp, lanes.count)
+
+    return types.intp(lanes), codegen
+
+
+@intrinsic
+def fill(typingctx: Any, lanes: Any, value: Any) -> Any:
+    """`value` in every lane."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _spread(builder, context.cast(builder, args[1], value, lanes.dtype), lanes.count)
+
+    return lanes(lanes, value), codegen
+
+
+@intrinsic
+def load(typingctx: Any, lanes: Any, array: Any, start: Any) -> Any:
+    """`count(lanes)` values of `array` from `start`, as the type they are summed in."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer, size = _pointer(context, builder, array, args[1], args[2], lanes.count)
+        return _widen(builder, builder.load(pointer, align=size), array.dtype, lanes)
+
+    return lanes(lanes, array, types.intp), codegen
+
+
+def _store(past: bool) -> Any:
+    @intrinsic
+    def store(typingctx: Any, array: Any, start: Any, lanes: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            pointer, size = _pointer(context, builder, array, args[0], args[1], lanes.count)
+            # x86 has only stores of at most 32 bytes past the caches, and they must be aligned.
+            align = min(32, size * lanes.count) if past else size
+            stored = builder.store(_narrow(builder, args[2], array.dtype, lanes), pointer, align=align)
+            if past:
+                stored.set_metadata("nontemporal", builder.module.add_metadata([INT32(1)]))
+            return context.get_dummy_value()
+
+        return types.void(array, types.intp, lanes), codegen
+
+    return store
+
+
+# Write lanes to an array from a position on, rounded once to the type the array stores.
+store = _store(past=False)
+# The same past the caches, which spares reading the lines first; the place must be aligned like the lanes, up to 32.
+store_past = _store(past=True)
+
+
+@inline
+def clear_past(sums, array, first, last):
+    """Zero the array past the caches, from `first` to `last`; both ends must be as `store_past` asks."""
+    wide, narrow = zeros256(sums), zeros16(sums)
+    while first + count(wide) <= last:
+        store_past(array, first, wide)
+        first += count(wide)
+    while first < last:
+        store_past(array, first, narrow)
+        first += count(narrow)
+
+
+@intrinsic
+def minus_zero(typingctx: Any, lanes: Any) -> Any:
+    """−0 in every lane (0 for integers): what can be added to anything and leaves it as it is, even −0."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        value = 0 if isinstance(lanes.dtype, types.Integer) else -0.0
+        return ir.Constant(context.get_value_type(lanes), [value] * lanes.count)
+
+    return lanes(lanes), codegen
+
+
+@intrinsic
+def choose(typingctx: Any, condition: Any, left: Any, right: Any) -> Any:
+    """`left` where the condition holds, else `right`; without a branch."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        bits = ir.IntType(left.dtype.bitwidth)
+        mask = _spread(builder, builder.sext(args[0], bits), left.count)
+        chosen = builder.and_(builder.bitcast(args[1], mask.type), mask)
+        other = builder.and_(builder.bitcast(args[2], mask.type), builder.not_(mask))
+        return builder.bitcast(builder.or_(chosen, other), args[1].type)
+
+    return left(types.boolean, left, right), codegen
+
+
+@intrinsic
+def keep_if(typingctx: Any, condition: Any, lanes: Any) -> Any:
+    """`lanes` where the condition holds, else +0; without a branch, since the condition is as good as random."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        bits = ir.IntType(lanes.dtype.bitwidth)
+        mask = _spread(builder, builder.sext(args[0], bits), lanes.count)
+        return builder.bitcast(builder.and_(builder.bitcast(args[1], mask.type), mask), args[1].type)
+
+    return lanes(types.boolean, lanes), codegen
+
+
+@intrinsic
+def root(typingctx: Any, lanes: Any) -> Any:
+    """The square root of each lane, rounded correctly."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        vector = args[0].type
+        name = f"llvm.sqrt.v{lanes.count}f{lanes.dtype.bitwidth}"
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector]), name)
+        return builder.call(function, args)
+
+    return lanes(lanes), codegen
+
+
+@intrinsic
+def first_of(typingctx: Any, lanes: Any) -> Any:
+    """The first lane, as a plain number."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.extract_element(args[0], INT32(0))
+
+    return lanes.dtype(lanes), codegen
+
+
+@intrinsic
+def add_across(typingctx: Any, lanes: Any) -> Any:
+    """The sum of all lanes, as one lane: each of the first half and its peer in the second, again and again."""
+    total = Lanes(lanes.dtype, 1)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        (value,), left = args, lanes.count
+        add = builder.add if isinstance(lanes.dtype, types.Integer) else builder.fadd
+        while left > 1:
+            left //= 2
+            halves = [ir.Constant(ir.VectorType(INT32, left), list(range(at, at + left))) for at in (0, left)]
+            value = add(*(builder.shuffle_vector(value, value, half) for half in halves))
+        return value
+
+    return total(lanes), codegen
+
+
+def _spread(builder: Any, scalar: Any, count: int) -> Any:
+    vector = ir.Constant(ir.VectorType(scalar.type, count), ir.Undefined)
+    vector = builder.insert_element(vector, scalar, INT32(0))
+    return builder.shuffle_vector(vector, vector, ir.Constant(ir.VectorType(INT32, count), None))
+
+
+def _pointer(context: Any, builder: Any, array: Any, value: Any, start: Any, count: int) -> tuple[Any, int]:
+    data = context.make_array(array)(context, builder, value).data
+    vector = ir.VectorType(context.get_data_type(array.dtype), count)
+    return builder.bitcast(builder.gep(data, [start]), vector.as_pointer()), array.dtype.bitwidth // 8
+
+
+def _is_half(stored: Any, lanes: Lanes) -> bool:
+    return bool(stored == types.int16 and lanes.dtype == types.float32)
+
+
+def _is_bfloat16(stored: Any, lanes: Lanes) -> bool:
+    return bool(stored == types.uint16 and lanes.dtype == types.float32)
+
+
+def _widen(builder: Any, raw: Any, stored: Any, lanes: Lanes) -> Any:
+    floats = ir.VectorType(ir.FloatType(), lanes.count)
+    if _is_half(stored, lanes):
+        return builder.fpext(builder.bitcast(raw, ir.VectorType(ir.HalfType(), lanes.count)), floats)
+    if _is_bfloat16(stored, lanes):
+        words = builder.zext(raw, ir.VectorType(INT32, lanes.count))
+        return builder.bitcast(builder.shl(words, _words(lanes, 16)), floats)
+    return raw
+
+
+def _narrow(builder: Any, value: Any, stored: Any, lanes: Lanes) -> Any:
+    shorts = ir.VectorType(ir.IntType(16), lanes.count)
+    if _is_half(stored, lanes):
+        return builder.bitcast(builder.fptrunc(value, ir.VectorType(ir.HalfType(), lanes.count)), shorts)
+    if _is_bfloat16(stored, lanes):
+        # Round to nearest even by adding just under half a unit, plus the last kept bit; NaN must stay NaN.
+        bits = builder.bitcast(value, ir.VectorType(INT32, lanes.count))
+        last = builder.and_(builder.lshr(bits, _words(lanes, 16)), _words(lanes, 1))
+        rounded = builder.add(bits, builder.add(last, _words(lanes, 0x7FFF)))
+        quiet = builder.or_(bits, _words(lanes, 0x400000))
+        nan = builder.fcmp_unordered("uno", value, value)
+        return builder.trunc(builder.lshr(builder.select(nan, quiet, rounded), _words(lanes, 16)), shorts)
+    return value
+
+
+def _words(lanes: Lanes, value: int) -> Any:
+    return ir.Constant(ir.VectorType(INT32, lanes.count), [value] * lanes.count)
+
+
+def _arithmetic(on_floats: str, on_integers: str) -> Any:
+    @intrinsic
+    def apply(typingctx: Any, left: Any, right: Any) -> Any:
+        name = on_integers if isinstance(left.dtype, types.Integer) else on_floats
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return getattr(builder, name)(*args)
+
+        return left(left, right), codegen
+
+    return apply
+
+
+_add = _arithmetic("fadd", "add")
+_sub = _arithmetic("fsub", "sub")
+_mul = _arithmetic("fmul", "mul")
+_div = _arithmetic("fdiv", "udiv")
+
+
+def _for_lanes(symbol: Callable[..., Any], apply: Any) -> None:
+    @overload(symbol)  # Numba compares signatures to the letter, so these two have no annotations
+    def implementation(left, right):
+        if isinstance(left, Lanes) and left == right:
+            return lambda left, right: apply(left, right)
+        return None
+
+
+_for_lanes(operator.add, _add)
+_for_lanes(operator.sub, _sub)
+_for_lanes(operator.mul, _mul)
+_for_lanes(operator.truediv, _div)

@@ -1,0 +1,208 @@
+"""The catalogue: each operator declared once, and what is derived from a declaration when it is called.
+
+Families (`sparse_segment.py`, …) declare their operators with `declare`; `load` brings all of them together. Functions,
+`raw_ops`, reference pages and the command line read the declarations and keep no list of their own.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rowgrad import _kernels as kernels
+from rowgrad._ops.pins import Input, ManyInputs, Pin, fit_out, is_untyped
+from rowgrad._runtime import arrays
+from rowgrad._runtime.dtypes import Array
+from rowgrad._runtime.memory import check_apart
+from rowgrad.errors import RowgradError
+
+REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "REQUIRED"})()
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A setting of an operator that is no array.
+
+    `kind` says what it holds: ``bool``, ``int``, ``float``, ``text``, ``dtype``, ``shape`` or ``value`` (any literal).
+    One whose default is `REQUIRED` must be given. `passed` tells whether `compute` takes it.
+    """
+
+    name: str
+    default: Any
+    doc: str
+    kind: str = "bool"
+    passed: bool = True
+
+
+@dataclass(frozen=True)
+class Example:
+    """A worked example: plain lists, with the results as users would write them down."""
+
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, Any]
+    note: str = ""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """One operator.
+
+    `compute` takes ndarrays (lone whole numbers as ints) and, by name, attributes; it checks them, and gives ndarrays.
+    `gradient` has one rule per differentiable input, or several that are added up, each written as a call of other
+    operators (see `gradients`). `options` are keyword arguments that change how the result is made, not what it is:
+    ``out`` and ``plan``. `function` is the name at the top level of the package, for those that have one.
+
+    `shape_rule` gives the shapes of the outputs where the notation of pins does not (see `shapes`). `updates` names,
+    for each input that is a variable, the output that is its new value. `role` is ``"operator"``, or what the block
+    means to a page: those blocks hold or move data, and are no functions.
+    """
+
+    name: str
+    function: str | None
+    family: str
+    summary: str
+    inputs: tuple[Pin, ...]
+    outputs: tuple[Pin, ...]
+    types: Mapping[str, tuple[str, ...]]
+    formula: str
+    errors: tuple[str, ...]
+    cost: str
+    example: Example
+    compute: Callable[..., Any]
+    gradient: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
+    compact_gradient: Mapping[str, str] = field(default_factory=dict)
+    attributes: tuple[Attribute, ...] = ()
+    options: tuple[str, ...] = ()
+    result: type | None = None
+    notes: str = ""
+    in_tensorflow: bool = True
+    shape_rule: Callable[..., Mapping[str, Any]] | None = None
+    updates: Mapping[str, str] = field(default_factory=dict)
+    role: str = "operator"
+    fitters: tuple[Input, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        fitters = tuple((ManyInputs if pin.many else Input)(pin, self.dtypes_of(pin)) for pin in self.inputs)
+        object.__setattr__(self, "fitters", fitters)
+        # NumPy checks ids and then reads them again, so operators that are made of it get copies: another thread may
+        # write to a caller's ids in between. Kernels bound what they use themselves.
+        copied = self.family not in kernels.MODULES and any(fitter.is_ids for fitter in fitters)
+        object.__setattr__(self, "_copies_ids", copied)
+        variables = [pin.dtype for pin in self.inputs if pin.dtype in self.types for _ in range(1 + pin.many)]
+        repeated = tuple(pin.dtype if variables.count(pin.dtype) > 1 else None for pin in self.inputs)
+        object.__setattr__(self, "_repeated", repeated if any(repeated) else None)
+
+    def dtypes_of(self, pin: Pin) -> tuple[str, ...]:
+        """The names of the types that `pin` may have."""
+        return self.types.get(pin.dtype, (pin.dtype,))
+
+    @property
+    def call_name(self) -> str:
+        """How users call it: ``sparse_slice``, or ``raw_ops.MatMul``."""
+        return self.function or f"raw_ops.{self.name}"
+
+    def __call__(self, *values: Any, **options: Any) -> Any:
+        """Run on whatever arrays the caller holds, all inputs in order; results are of the kind of the first.
+
+        Attributes and options are given by name; attributes must have been checked.
+        """
+        try:
+            if options:
+                return self._call_with_options(values, options)
+            results = self.compute(*self._fit(values))
+            kind = _first_kind(values)
+            if kind is not arrays.NUMPY:
+                if self.result is None:
+                    return kind.hand_back(results)
+                return self.result(*(kind.hand_back(result) for result in results))
+            return results
+        except RowgradError as error:
+            error.op = error.op or self.name
+            raise
+
+    def _call_with_options(self, values: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        plan, out = options.get("plan"), options.get("out")
+        settings = {a.name: options[a.name] for a in self.attributes if a.passed and a.name in options}
+        if plan is not None:
+            settings["plan"] = plan
+            values = plan.complete(self, values)
+        if out is None:
+            kind = _first_kind(values)
+            results = self.compute(*self._fit(values), **settings)
+            if self.result is None:
+                return kind.hand_back(results)
+            return self.result(*map(kind.hand_back, results))
+        fitted, target = self._fit(values), fit_out(out)
+        check_apart(target, self._arrays(fitted))
+        results = self.compute(*fitted, out=target, **settings)
+        if self.result is None:
+            return out
+        _, *others = results
+        return self.result(out, *map(_first_kind((out,)).hand_back, others))
+
+    def _arrays(self, fitted: list[Any]) -> Iterator[tuple[str, Array]]:
+        """The arrays among the arguments, with the names of their pins."""
+        for pin, value in zip(self.inputs, fitted, strict=True):
+            for array in value if pin.many else (value,):
+                if isinstance(array, np.ndarray):
+                    yield pin.name, array
+
+    def _fit(self, values: tuple[Any, ...]) -> list[Any]:
+        fitted = self._fit_each(values)
+        if self._copies_ids:  # type: ignore[attr-defined]
+            for position, fitter in enumerate(self.fitters):
+                if fitter.is_ids and isinstance(fitted[position], np.ndarray):
+                    fitted[position] = fitted[position].copy()
+        return fitted
+
+    def _fit_each(self, values: tuple[Any, ...]) -> list[Any]:
+        repeated: tuple[str | None, ...] | None = self._repeated  # type: ignore[attr-defined]
+        if repeated is None:
+            return [fitter.fit(value) for fitter, value in zip(self.fitters, values, strict=True)]
+        bound: dict[str, np.dtype[Any]] = {}
+        fitted = []
+        for position, (fitter, value, variable) in enumerate(zip(self.fitters, values, repeated, strict=True)):
+            if variable is None:
+                fitted.append(fitter.fit(value))
+                continue
+            if variable not in bound and is_untyped(value):
+                self._bind_by_later(variable, position, values, bound)
+            array = fitter.fit(value, bound.get(variable))
+            first = array[0] if fitter.pin.many else array
+            bound.setdefault(variable, np.asarray(first).dtype)
+            fitted.append(array)
+        return fitted
+
+    def _bind_by_later(
+        self, variable: str, position: int, values: tuple[Any, ...], bound: dict[str, "np.dtype[Any]"]
+    ) -> None:
+        """A number written in Python takes the type of an array that comes after it."""
+        for fitter, value in zip(self.fitters[position + 1 :], values[position + 1 :], strict=True):
+            if fitter.pin.dtype == variable and not fitter.pin.many and not is_untyped(value):
+                bound[variable] = np.asarray(fitter.fit(value)).dtype
+                return
+
+
+def _first_kind(values: tuple[Any, ...]) -> arrays.Kind:
+    for value in values:
+        if type(value) is np.ndarray:
+            return arrays.NUMPY
+        if isinstance(value, list | tuple) and value and not is_untyped(value):
+            return _first_kind(tuple(value))
+        kind = arrays.kind_of(value)
+        if kind is not None:
+            return kind
+    return arrays.NUMPY
+
+
+OPERATORS: dict[str, Operator] = {}
+
+
+def declare(operator: Operator) -> Operator:
+    """Add `operator` to the catalogue."""
+    if operator.name in OPERATORS:
+        raise ValueError(f"{operator.name} is declared twice")
+    OPERATORS[operator.name] = operator
+    return operator

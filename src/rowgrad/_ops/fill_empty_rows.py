@@ -1,0 +1,336 @@
+"""Fill empty rows, sparse and ragged: every row gets at least one entry, and the gradients find the way back.
+
+A ragged tensor is a sparse one with a single column, so both forms share everything but their names.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from rowgrad import _kernels as kernels
+from rowgrad._ops import checks
+from rowgrad._ops.catalogue import Example, Operator, declare
+from rowgrad._ops.order import order_ids
+from rowgrad._ops.pins import Pin
+from rowgrad._ops.results import FilledRagged, FilledRows, FillGradient
+from rowgrad._ops.sparse_segment_grad import Factors, sum_rows
+from rowgrad._runtime import dtypes
+from rowgrad._runtime.dtypes import NUMBERS, PLAIN, Array
+from rowgrad._runtime.memory import allocate, place, scratch
+from rowgrad._runtime.threads import Crew
+from rowgrad.errors import InvalidArgumentError
+
+
+def _fill_sparse(indices: Array, values: Array, dense_shape: Array, default_value: Array) -> FilledRows:
+    checks.rank("dense_shape", dense_shape, 1)
+    checks.rank("indices", indices, 2)
+    checks.rank("values", values, 1)
+    checks.same_length("values", values.size, "indices", indices.shape[0])
+    checks.same_length("dense_shape", dense_shape.size, "a row of indices", indices.shape[1])
+    checks.rank("default_value", default_value, 0)
+    if dense_shape.size == 0:
+        raise InvalidArgumentError(
+            "dense_shape is empty; its first element must be the number of rows. Pass the shape of the tensor.",
+            code="wrong-rank",
+            argument="dense_shape",
+            value=(),
+        )
+    rows = checks.not_negative("dense_shape", dense_shape, 0)
+    return FilledRows(*_fill(indices, values, rows, default_value, "indices", "dense_shape"))
+
+
+def _fill_ragged(value_rowids: Array, values: Array, nrows: Any, default_value: Array) -> FilledRagged:
+    checks.rank("value_rowids", value_rowids, 1)
+    checks.rank("values", values, 1)
+    number = checks.count("nrows", nrows, least=None)
+    checks.same_length("values", values.size, "value_rowids", value_rowids.size)
+    checks.rank("default_value", default_value, 0)
+    rows = checks.count("nrows", number)
+    output_rowids, *others = _fill(value_rowids.reshape(-1, 1), values, rows, default_value, "value_rowids", "nrows")
+    return FilledRagged(output_rowids.reshape(-1), *others)
+
+
+def _fill(
+    indices: Array, values: Array, rows: int, default_value: Array, argument: str, rows_from: str
+) -> tuple[Array, Array, Array, Array]:
+    size, rank = indices.shape
+    empty = allocate((rows,), bool, argument=rows_from)
+    if rows == 0 and size > 0:
+        raise _bad_row(indices, 0, rows, argument)
+    flat = indices.reshape(-1)
+    crew = Crew((size + rows) * (rank * 16 + 24))
+    info = np.array([-1, 0, 0, 0])
+    starts = np.empty(crew.chunks, np.int64)
+    crew.run(
+        kernels.fill_empty_rows.inspect_rows, flat, rank, size, rows, np.empty(2 * crew.chunks, np.int64), starts, info
+    )
+    bad, _, distinct, is_sorted = info.tolist()
+    if bad >= 0:
+        raise _bad_row(indices, bad, rows, argument)
+    words, shift = np.empty(0, np.int64), 0
+    if not is_sorted:
+        order = order_ids(crew, np.ascontiguousarray(indices[:, 0]), None, rows, size)
+        if order.bad >= 0:
+            raise checks.changed(argument)
+        words, shift, starts, distinct = order.words, order.shift, order.row_starts, order.distinct
+
+    full = size + rows - distinct
+    output_indices = allocate((full, rank), np.int64, argument=rows_from)
+    reverse = allocate((size,), np.int64)
+    is_text = values.dtype.kind in "USOT"
+    if is_text:
+        source, width, default = np.empty(0, np.uint8), 0, np.empty(0, np.uint8)
+    else:
+        (source, width), (default, _) = dtypes.as_words(values), dtypes.as_words(default_value)
+        output_values = allocate((full,), values.dtype, argument=rows_from)
+    crew.run(
+        kernels.fill_empty_rows.fill, flat, rank, size, rows, words, shift, starts, source, width, default, full,
+        output_indices.reshape(-1), source if is_text else dtypes.as_words(output_values)[0], empty, reverse,
+    )  # fmt: skip
+    if is_text:
+        output_values = np.full(full, default_value, np.result_type(values.dtype, default_value.dtype))
+        output_values[reverse] = values
+    return output_indices, output_values, empty, reverse
+
+
+def _bad_row(indices: Array, position: int, rows: int, argument: str) -> InvalidArgumentError:
+    ragged = argument == "value_rowids"
+    where, rows_name = (position, "nrows") if ragged else ((position, 0), "dense_shape[0]")
+    return checks.out_of_range(argument, where, int(indices[position, 0]), rows, rows_name, "row-out-of-range",
+                               f"Drop the entry, or raise {rows_name}.")  # fmt: skip
+
+
+def _check_map(reverse_index_map: Array, values_name: str, values: Array) -> None:
+    checks.rank("reverse_index_map", reverse_index_map, 1)
+    checks.rank(values_name, values, 1)
+
+
+def _fill_grad(reverse_index_map: Array, grad_values: Array, *, out: Array | None = None) -> FillGradient:
+    _check_map(reverse_index_map, "grad_values", grad_values)
+    stored, sums, parts = dtypes.summing(grad_values.dtype)
+    full, size = grad_values.size, reverse_index_map.size
+    d_values = allocate((size,), grad_values.dtype)
+    d_default_value = np.zeros((), grad_values.dtype)
+    crew = Crew((full + size) * (8 + grad_values.itemsize))
+    bad = crew.run(
+        kernels.fill_empty_rows.fill_grad, reverse_index_map, grad_values.view(stored), parts, np.empty(0, sums),
+        allocate((full,), np.uint8), scratch(full + 1, np.int64), np.full(crew.chunks, -1),
+        d_values.view(stored), d_default_value.reshape(1).view(stored), np.empty(crew.chunks, np.int64),
+    )  # fmt: skip
+    if bad >= 0:
+        raise _bad_map(reverse_index_map, bad, full, "the length of grad_values")
+    if out is not None:
+        np.copyto(place(out, (size,), d_values.dtype, argument="out", zero=False),
+                  d_values)  # fmt: skip
+    return FillGradient(d_values, d_default_value)
+
+
+def _bad_map(reverse_index_map: Array, position: int, full: int, name: str) -> InvalidArgumentError:
+    return checks.out_of_range("reverse_index_map", position, int(reverse_index_map[position]), full, name,
+                               "index-out-of-range", "Pass the map that the fill operator gave.")  # fmt: skip
+
+
+def _fill_grad_grad(
+    reverse_index_map: Array,
+    d_values_grad: Array,
+    d_default_value_grad: Array,
+    full_size: Any,
+    *,
+    out: Array | None = None,
+) -> Array:
+    _check_map(reverse_index_map, "d_values_grad", d_values_grad)
+    checks.rank("d_default_value_grad", d_default_value_grad, 0)
+    checks.same_length("d_values_grad", d_values_grad.size, "reverse_index_map", reverse_index_map.size)
+    full, size = checks.count("full_size", full_size), reverse_index_map.size
+    if size == 0:
+        output = place(out, (full,), d_values_grad.dtype, argument="full_size", zero=False)
+        output.fill(d_default_value_grad)
+        return output
+    crew = Crew(size * (16 + d_values_grad.itemsize))
+    order = order_ids(crew, reverse_index_map, None, full, size)
+    if order.bad >= 0:
+        raise _bad_map(reverse_index_map, order.bad, full, "full_size")
+    factors = Factors(np.ones(1, dtypes.summing(d_values_grad.dtype).sums), 0, 0)
+    output = sum_rows(crew, order, d_values_grad, factors, rows=full, argument="full_size", out=out)
+    unmapped = np.ones(full, bool)
+    unmapped[order.words >> order.shift] = False
+    output[unmapped] = d_default_value_grad
+    return output
+
+
+# Declarations
+
+FORWARD_FORMULA = (
+    "count[r] = entries in row r;  first[r] = Σ over earlier rows of max(count, 1)\n"
+    "entry i moves to reverse_index_map[i] = first[row of i] + earlier entries of the same row\n"
+    "an empty row r gets, at first[r], {entry} and default_value"
+)
+GRAD_FORMULA = (
+    "d_values[j] = grad_values[reverse_index_map[j]]\n"
+    "d_default_value = Σ grad_values[k] over the k that are not in reverse_index_map, ascending"
+)
+ROW_ERROR = "OutOfRangeError: a row is not in [0, {rows}); with no rows there can be no entries"
+REVERSE = Pin("reverse_index_map", "int64", "[N]", "Where each entry of the input went.")
+FILL_GRADIENT = "{op}(reverse_index_map, d_output_values).{result}"
+FORWARD_COST = "O(N + rows); entries whose rows do not come sorted are sorted once, in O(N · log rows)."
+
+declare(Operator(
+    name="SparseFillEmptyRows",
+    function="sparse_fill_empty_rows",
+    family="fill_empty_rows",
+    summary="Give each empty row of a sparse tensor one entry, with a default value.",
+    inputs=(
+        Pin("indices", "int64", "[N, rank]", "The index of each entry; only column 0, the row, is looked at."),
+        Pin("values", "T", "[N]", "The value of each entry."),
+        Pin("dense_shape", "int64", "[rank]", "The shape of the tensor; its first element is the number of rows."),
+        Pin("default_value", "T", "[]", "The value for rows without an entry."),
+    ),
+    outputs=(
+        Pin("output_indices", "int64", "[F, rank]", "The indices of all entries, grouped by row."),
+        Pin("output_values", "T", "[F]", "Their values."),
+        Pin("empty_row_indicator", "bool", "[dense_shape[0]]", "Whether each row was empty."),
+        REVERSE,
+    ),
+    types={"T": PLAIN},
+    formula=FORWARD_FORMULA.format(entry="the index [r, 0, …, 0]"),
+    errors=(
+        "InvalidArgumentError: indices is not a matrix, values or dense_shape not a vector, default_value not a scalar",
+        "InvalidArgumentError: values and indices differ in length, or dense_shape and the width of indices do",
+        "InvalidArgumentError: dense_shape is empty, or its first element negative",
+        "OutOfMemoryError: the result does not fit into memory",
+        ROW_ERROR.format(rows="dense_shape[0]"),
+        "DTypeError: a type that is not listed",
+    ),
+    cost=FORWARD_COST,
+    example=Example(
+        {"indices": [[0, 0], [0, 3], [2, 0], [3, 0]], "values": ["a", "b", "c", "d"], "dense_shape": [5, 6],
+         "default_value": "-"},
+        {"output_indices": [[0, 0], [0, 3], [1, 0], [2, 0], [3, 0], [4, 0]],
+         "output_values": ["a", "b", "-", "c", "d", "-"],
+         "empty_row_indicator": [False, True, False, False, True], "reverse_index_map": [0, 1, 3, 4]},
+    ),
+    compute=_fill_sparse,
+    gradient={
+        "values": FILL_GRADIENT.format(op="SparseFillEmptyRowsGrad", result="d_values"),
+        "default_value": FILL_GRADIENT.format(op="SparseFillEmptyRowsGrad", result="d_default_value"),
+    },
+    result=FilledRows,
+    notes="Columns and the other sizes of dense_shape may be anything, duplicates stay, and rows need not come sorted.",
+))  # fmt: skip
+
+declare(Operator(
+    name="RaggedFillEmptyRows",
+    function="ragged_fill_empty_rows",
+    family="fill_empty_rows",
+    summary="Give each empty row of a ragged tensor one default value.",
+    inputs=(
+        Pin("value_rowids", "int64", "[N]", "The row of each value."),
+        Pin("values", "T", "[N]", "The values."),
+        Pin("nrows", "int64", "[]", "The number of rows."),
+        Pin("default_value", "T", "[]", "The value for rows without one."),
+    ),
+    outputs=(
+        Pin("output_value_rowids", "int64", "[F]", "The rows of all values, ascending."),
+        Pin("output_values", "T", "[F]", "The values."),
+        Pin("empty_row_indicator", "bool", "[nrows]", "Whether each row was empty."),
+        REVERSE,
+    ),
+    types={"T": PLAIN},
+    formula=FORWARD_FORMULA.format(entry="the row r"),
+    errors=(
+        "InvalidArgumentError: value_rowids or values is not a vector, or they differ in length",
+        "InvalidArgumentError: nrows or default_value is not a scalar, or nrows negative",
+        "OutOfMemoryError: the result does not fit into memory",
+        ROW_ERROR.format(rows="nrows"),
+        "DTypeError: a type that is not listed",
+    ),
+    cost=FORWARD_COST,
+    example=Example(
+        {"value_rowids": [0, 0, 2], "values": [1.0, 2.0, 3.0], "nrows": 4, "default_value": 9.0},
+        {"output_value_rowids": [0, 0, 1, 2, 3], "output_values": [1.0, 2.0, 9.0, 3.0, 9.0],
+         "empty_row_indicator": [False, True, False, True], "reverse_index_map": [0, 1, 3]},
+    ),
+    compute=_fill_ragged,
+    gradient={
+        "values": FILL_GRADIENT.format(op="RaggedFillEmptyRowsGrad", result="d_values"),
+        "default_value": FILL_GRADIENT.format(op="RaggedFillEmptyRowsGrad", result="d_default_value"),
+    },
+    result=FilledRagged,
+))  # fmt: skip
+
+
+def _declare_grad(prefix: str, function: str) -> None:
+    second = "SparseFillEmptyRowsGradGrad(reverse_index_map, d_d_values, d_d_default_value, rows(grad_values))"
+    declare(Operator(
+        name=f"{prefix}FillEmptyRowsGrad",
+        function=function,
+        family="fill_empty_rows",
+        summary=f"The gradient of {prefix}FillEmptyRows: each entry's own gradient, and the sum over the defaults.",
+        inputs=(
+            Pin("reverse_index_map", "int64", "[N]", "Where each entry went, as the fill operator told; may repeat."),
+            Pin("grad_values", "T", "[F]", "The gradient of each filled value."),
+        ),
+        outputs=(
+            Pin("d_values", "T", "[N]", "The gradient of each value that was there."),
+            Pin("d_default_value", "T", "[]", "The gradient of the default value."),
+        ),
+        types={"T": NUMBERS},
+        formula=GRAD_FORMULA,
+        errors=(
+            "InvalidArgumentError: reverse_index_map or grad_values is not a vector",
+            "OutOfRangeError: an entry of reverse_index_map is not in [0, length of grad_values)",
+            "DTypeError: a type that is not listed",
+        ),
+        cost="O(N + F).",
+        example=Example(
+            {"reverse_index_map": [0, 1, 3, 4], "grad_values": [1.0, 2.0, 3.0, 4.0, 5.0]},
+            {"d_values": [1.0, 2.0, 4.0, 5.0], "d_default_value": 3.0},
+        ),
+        compute=_fill_grad,
+        options=("out",),
+        gradient={"grad_values": second},
+        result=FillGradient,
+        notes="Half and bfloat16 are summed in float32 and rounded once; TensorFlow rounds after each addition.",
+    ))  # fmt: skip
+
+
+_declare_grad("Sparse", "sparse_fill_empty_rows_grad")
+_declare_grad("Ragged", "ragged_fill_empty_rows_grad")
+
+_BACK = "SparseFillEmptyRowsGrad(reverse_index_map, d_output)"
+declare(Operator(
+    name="SparseFillEmptyRowsGradGrad",
+    function="sparse_fill_empty_rows_grad_grad",
+    family="fill_empty_rows",
+    summary="The gradient of a fill gradient to its grad_values: send both results' gradients where they came from.",
+    inputs=(
+        Pin("reverse_index_map", "int64", "[N]", "The map that the fill gradient was given."),
+        Pin("d_values_grad", "T", "[N]", "What flows into d_values."),
+        Pin("d_default_value_grad", "T", "[]", "What flows into d_default_value."),
+        Pin("full_size", "int64", "[]", "The length of the fill gradient's grad_values."),
+    ),
+    outputs=(Pin("output", "T", "[full_size]", "The gradient of grad_values."),),
+    types={"T": NUMBERS},
+    formula="output[k] = Σ d_values_grad[j] over the j with reverse_index_map[j] = k\n"
+    "output[k] = d_default_value_grad where there is no such j",
+    errors=(
+        "InvalidArgumentError: an input has the wrong rank, or the map and d_values_grad differ in length",
+        "InvalidArgumentError: full_size is negative",
+        "OutOfMemoryError: the result does not fit into memory",
+        "OutOfRangeError: an entry of reverse_index_map is not in [0, full_size)",
+        "DTypeError: a type that is not listed",
+    ),
+    cost="O(N · log full_size + full_size).",
+    example=Example(
+        {"reverse_index_map": [0, 1, 3, 4], "d_values_grad": [1.0, 2.0, 3.0, 4.0], "d_default_value_grad": 9.0,
+         "full_size": 5},
+        {"output": [1.0, 2.0, 9.0, 3.0, 4.0]},
+    ),
+    compute=_fill_grad_grad,
+    options=("out",),
+    gradient={
+        "d_values_grad": f"{_BACK}.d_values",
+        "d_default_value_grad": f"{_BACK}.d_default_value",
+    },
+    in_tensorflow=False,
+))  # fmt: skip

@@ -1,0 +1,98 @@
+"""Which entries meet in which row: the sort that the segment gradients and unsorted fills begin with."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rowgrad import _kernels as kernels
+from rowgrad._runtime.dtypes import Array
+from rowgrad._runtime.memory import allocate, scratch
+from rowgrad._runtime.threads import Crew
+
+WORD_BITS = 63
+COUNT_PARTNERS, COUNT_ROWS = 1, 2
+NO_HALVES = np.empty(0, np.int32)
+
+
+@dataclass(frozen=True)
+class Order:
+    """Entries sorted by row, in input order within a row.
+
+    A word of `words` is a row, shifted left by `shift`, then its partner; `row_starts` counts the distinct rows before
+    each chunk. `bad` is the first position that is out of range, or -1. Where the ids were too large to share a word,
+    rows and partners are numbered anew, and `row_names` and `partner_names` tell what they were.
+    """
+
+    words: Array
+    shift: int
+    row_starts: Array
+    distinct: int
+    chunks: int
+    counts: Array
+    bad: int = -1
+    row_names: Array | None = None
+    partner_names: Array | None = None
+
+
+def order_ids(
+    crew: Crew,
+    rows: Array,
+    partners: Array | None,
+    row_limit: int,
+    partner_limit: int,
+    *,
+    counted: int = 0,
+    keep: bool = False,
+) -> Order:
+    """Sort entries by row; without `partners`, each entry's partner is its own position.
+
+    `rows` must lie in [0, row_limit) and `partners` in [0, partner_limit). `counted` says whose occurrences `counts`
+    tells: `COUNT_PARTNERS` or `COUNT_ROWS`. The result is for this call, unless it is to be kept.
+    """
+    if _bits(row_limit) + _bits(partner_limit) > WORD_BITS:
+        return _order_large_ids(crew, rows, partners, row_limit, partner_limit, counted, keep)
+    size = rows.size
+    shift = _bits(partner_limit)
+    passes = -(-_bits(row_limit) // kernels.order.MOST_DIGIT_BITS)
+    digit_bits = -(-_bits(row_limit) // passes) if passes else 0
+    words = np.empty(2 * size, np.int64) if keep else scratch(2 * size, np.int64)
+    buffers = words[:size], words[size:]
+    counts = allocate(((0, partner_limit, row_limit)[counted],), np.int64, zero=True)
+    row_starts = np.empty(crew.chunks, np.int64)
+    info = np.array([-1, 0, 0, 0])
+    partner_halves = (NO_HALVES, 0) if partners is None else kernels.ids.halves(partners)
+    # As few strips as there are threads: where two strips end in the same bucket, threads share a cache line.
+    strips = crew.helpers + 1
+    crew.run(
+        kernels.order.sort, strips, *kernels.ids.halves(rows), *partner_halves, row_limit, partner_limit, shift, passes,
+        digit_bits, *buffers, np.empty(strips << digit_bits, np.int64), counted, counts,
+        np.empty(2 * strips, np.int64), row_starts, info,
+    )  # fmt: skip
+    bad, buffer, distinct, _ = info.tolist()
+    return Order(
+        buffers[buffer].copy() if keep else buffers[buffer], shift, row_starts, distinct, crew.chunks, counts, bad
+    )
+
+
+def _bits(limit: int) -> int:
+    return max(limit - 1, 0).bit_length()
+
+
+def _order_large_ids(
+    crew: Crew, rows: Array, partners: Array | None, row_limit: int, partner_limit: int, counted: int, keep: bool
+) -> Order:
+    """The same for ids so large, such as 62-bit hashes, that a row and a partner do not fit into one word."""
+    # Copies, for what is checked must be what is used, whatever other threads write to the caller's arrays.
+    rows, partners = rows.copy(), np.arange(rows.size) if partners is None else partners.copy()
+    wrong = (rows < 0) | (rows >= row_limit) | (partners < 0) | (partners >= partner_limit)
+    if wrong.any():
+        nothing: Any = np.empty(0, np.int64)
+        return Order(nothing, 0, nothing, 0, 1, nothing, int(wrong.argmax()))
+    row_names, row_ranks = np.unique(rows, return_inverse=True)
+    partner_names, partner_ranks = np.unique(partners, return_inverse=True)
+    order = order_ids(crew, row_ranks, partner_ranks, row_names.size, partner_names.size, counted=counted, keep=keep)
+    return Order(
+        order.words, order.shift, order.row_starts, order.distinct, order.chunks, order.counts,
+        row_names=row_names, partner_names=partner_names,
+    )  # fmt: skip

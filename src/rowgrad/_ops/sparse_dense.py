@@ -1,0 +1,296 @@
+"""From sparse tensors to dense ones: write the entries into a dense array, multiply a sparse matrix by a dense one."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rowgrad._ops import checks
+from rowgrad._ops.broadcasting import ask, fresh, listed, of_rank, sizes
+from rowgrad._ops.catalogue import Attribute, Example, Operator, declare
+from rowgrad._ops.pins import Pin
+from rowgrad._ops.shapes import Shape, Size, same_size
+from rowgrad._runtime import dtypes
+from rowgrad._runtime.dtypes import COMPLEX, FLOATS, IDS, PLAIN, Array
+from rowgrad._runtime.memory import allocate, check_room
+from rowgrad.errors import InvalidArgumentError
+
+BLOCK = 1 << 18  # elements of the products that are made and summed together: few enough to stay in the cache
+
+# SparseToDense
+
+
+def _dense_shape(shapes: Mapping[str, Any], values: Mapping[str, Any], attributes: Mapping[str, Any]) -> dict[str, Any]:
+    indices, entries = shapes.get("sparse_indices"), shapes.get("sparse_values")
+    _at_most("sparse_indices", indices, 2, "a scalar, a vector or a matrix")
+    _at_most("sparse_values", entries, 1, "a scalar or a vector")
+    of_rank("default_value", shapes.get("default_value"), 0)
+    output = sizes("output_shape", shapes, values)
+    if indices is None:
+        return {"dense": output}
+    rank = indices[1] if len(indices) == 2 else 1
+    if output is not None and same_size(rank, len(output)) is False:
+        raise InvalidArgumentError(
+            f"output_shape has {len(output)} elements, but an index has {rank}; there must be one for each dimension.",
+            code="length-mismatch",
+            argument="output_shape",
+            value=len(output),
+        )
+    count = indices[0] if indices else 1
+    if entries and same_size(entries[0], count) is False:
+        raise InvalidArgumentError(
+            f"sparse_values has length {entries[0]}, but there are {count} indices. Pass one for each, or a scalar.",
+            code="length-mismatch",
+            argument="sparse_values",
+            value=entries[0],
+        )
+    return {"dense": output if output is not None else (None,) * rank if isinstance(rank, int) else None}
+
+
+def _at_most(name: str, shape: Shape | None, rank: int, what: str) -> None:
+    if shape is not None and len(shape) > rank:
+        raise InvalidArgumentError(
+            f"{name} has shape {listed(shape)}; it must be {what}. Reshape it.",
+            code="wrong-rank",
+            argument=name,
+            value=shape,
+        )
+
+
+def _to_dense(sparse_indices: Array, output_shape: Array, sparse_values: Array, default_value: Array, *,
+              validate_indices: bool = True) -> Array:  # fmt: skip
+    inputs = {"sparse_indices": sparse_indices, "output_shape": output_shape, "sparse_values": sparse_values,
+              "default_value": default_value}  # fmt: skip
+    shape = ask(_dense_shape, inputs)
+    indices = sparse_indices.reshape(-1, len(shape)) if sparse_indices.ndim < 2 else sparse_indices
+    _check_bounds("sparse_indices", indices, shape, "output_shape", sparse_indices.ndim)
+    flat = np.zeros(indices.shape[0], np.int64)
+    for axis, size in enumerate(shape):
+        flat = flat * size + indices[:, axis]
+    if validate_indices:
+        _check_order(indices, flat, sparse_indices.ndim)
+    is_text = sparse_values.dtype.kind in "USOT"
+    dtype = np.result_type(sparse_values.dtype, default_value.dtype) if is_text else sparse_values.dtype
+    dense = fresh(shape, dtype, "output_shape")
+    dense[...] = default_value
+    dense.reshape(-1)[flat] = sparse_values  # of entries for the same place the last one stays, as in TensorFlow
+    return dense
+
+
+def _check_bounds(name: str, indices: Array, shape: tuple[int, ...], limits: str, rank: int = 2) -> None:
+    """Every index must lie within `shape`; `rank` is that of the argument as the caller has it."""
+    wrong = (indices < 0) | (indices >= np.array(shape, np.int64))
+    if not wrong.any():
+        return
+    entry, axis = divmod(int(wrong.argmax()), indices.shape[1])
+    position: tuple[int, ...] = (entry, axis)[:rank]
+    error = checks.out_of_range(
+        name, position, int(indices[entry, axis]), shape[axis], f"{limits}[{axis}]", "index-out-of-range",
+        f"Drop the entry, or raise {limits}.",
+    )  # fmt: skip
+    error.position = position if rank == 2 else entry if rank == 1 else None
+    error.message = error.message.replace(f"{name}[]", name)
+    raise error
+
+
+def _check_order(indices: Array, flat: Array, rank: int) -> None:
+    """The indices must ascend, as the rows of a sparse tensor do, and none may occur twice."""
+    falls = flat[1:] <= flat[:-1]
+    if not falls.any():
+        return
+    entry = int(falls.argmax()) + 1
+    index, before = indices[entry].tolist(), indices[entry - 1].tolist()
+    if rank < 2:
+        (index,), (before,) = index, before
+    repeated = bool(flat[entry] == flat[entry - 1])
+    what = "the same as the one before it" if repeated else f"which belongs before {before}"
+    raise InvalidArgumentError(
+        f"sparse_indices[{entry}] is {index}, {what}; indices must ascend, and none may occur twice. Sort them, or set "
+        "validate_indices=False.",
+        code="repeated-index" if repeated else "unsorted-indices",
+        argument="sparse_indices",
+        position=entry,
+        value=tuple(index) if rank == 2 else index,
+    )
+
+
+# SparseTensorDenseMatMul
+
+
+def _product_shape(
+    shapes: Mapping[str, Any], values: Mapping[str, Any], attributes: Mapping[str, Any]
+) -> dict[str, Any]:
+    count, rank = of_rank("a_indices", shapes.get("a_indices"), 2)
+    (length,) = of_rank("a_values", shapes.get("a_values"), 1)
+    a_shape: Shape = sizes("a_shape", shapes, values) or (None, None)
+    for name, found, wanted, what in (
+        ("a_indices", rank, 2, "the rows of a_indices have {} elements; each must have 2, row and column."),
+        ("a_values", length, count, f"a_values has length {{}}, but a_indices has {count}; they must be equally long."),
+        ("a_shape", len(a_shape), 2, "a_shape has {} elements; a matrix has 2, the numbers of rows and columns."),
+    ):
+        if same_size(found, wanted) is False:
+            raise InvalidArgumentError(what.format(found), code="length-mismatch", argument=name, value=found)
+    rows, inner = a_shape[::-1] if attributes.get("adjoint_a") else a_shape
+    b = of_rank("b", shapes.get("b"), 2)
+    b_inner, columns = b[::-1] if attributes.get("adjoint_b") else b
+    if same_size(inner, b_inner) is False:
+        raise _unfit(inner, b, attributes)
+    return {"product": (rows, columns)}
+
+
+def _unfit(inner: Size, b: Shape, attributes: Mapping[str, Any]) -> InvalidArgumentError:
+    columns, rows = (
+        ("rows" if attributes.get("adjoint_a") else "columns"),
+        "columns" if attributes.get("adjoint_b") else "rows",
+    )
+    return InvalidArgumentError(
+        f"b has shape {listed(b)}, but a has {inner} {columns}, and b must have as many {rows}. Transpose one of them, "
+        "with adjoint_a or adjoint_b.",
+        code="shape-mismatch",
+        argument="b",
+        value=b,
+    )
+
+
+def _multiply(a_indices: Array, a_values: Array, a_shape: Array, b: Array, *, adjoint_a: bool = False,
+              adjoint_b: bool = False) -> Array:  # fmt: skip
+    inputs = {"a_indices": a_indices, "a_values": a_values, "a_shape": a_shape, "b": b}
+    shape = ask(_product_shape, inputs, adjoint_a=adjoint_a, adjoint_b=adjoint_b)
+    _check_bounds("a_indices", a_indices, tuple(a_shape.tolist()), "a_shape")
+    rows, columns = a_indices[:, int(adjoint_a)], a_indices[:, int(not adjoint_a)]
+    if adjoint_a:
+        a_values = a_values.conj()
+    if adjoint_b:
+        check_room(b.nbytes, "b")
+        b = np.ascontiguousarray(b.T.conj())
+    sums = dtypes.summing(b.dtype).sums if b.dtype.kind != "c" else b.dtype
+    product = allocate(shape, sums, argument="a_shape", zero=True)
+    if product.size and rows.size:
+        with np.errstate(all="ignore"):
+            _add_products(product, rows, columns, a_values, b)
+    if sums == b.dtype:
+        return product
+    rounded = allocate(shape, b.dtype, argument="a_shape")
+    with np.errstate(all="ignore"):
+        np.copyto(rounded, product, casting="unsafe")
+    return rounded
+
+
+def _add_products(product: Array, rows: Array, columns: Array, weights: Array, b: Array) -> None:
+    """Add weights[i] · b[columns[i]] to product[rows[i]], for all i: sort by row, then sum block by block."""
+    if not (rows[1:] >= rows[:-1]).all():
+        order = np.argsort(rows, kind="stable")
+        rows, columns, weights = rows[order], columns[order], weights[order]
+    step = max(1, BLOCK // b.shape[1])
+    for start in range(0, rows.size, step):
+        window = slice(start, start + step)
+        terms = b[columns[window]].astype(product.dtype, copy=False)
+        terms *= weights[window].astype(product.dtype, copy=False)[:, None]
+        here = rows[window]
+        firsts = np.flatnonzero(np.concatenate([[True], here[1:] != here[:-1]]))
+        product[here[firsts]] += np.add.reduceat(terms, firsts, axis=0)
+
+
+# Declarations
+
+# The indices as a matrix, whichever way they came.
+AS_MATRIX = "Reshape(sparse_indices, Concat([[-1], Shape(output_shape)], 0))"
+# A scalar that stood for all values gets the sum of what flows to them.
+TO_VALUES = (
+    f"Reshape(ReduceSum(GatherNd(d_dense, {AS_MATRIX}), BroadcastGradientArgs(Shape(sparse_values), "
+    f"Slice(Shape({AS_MATRIX}), [0], [1])).r0), Shape(sparse_values))"
+)
+# The default is wherever no value was written.
+TO_DEFAULT = (
+    "ReduceSum(Reshape(Mul(d_dense, SparseToDense(sparse_indices, output_shape, ZerosLike(default_value), "
+    "OnesLike(default_value), validate_indices=validate_indices)), [-1]), [0])"
+)
+
+declare(Operator(
+    name="SparseToDense",
+    function=None,
+    family="sparse_dense",
+    summary="Write the entries of a sparse tensor into a dense one.",
+    inputs=(
+        Pin("sparse_indices", "Tindices", "[...]", "The index of each entry, [N, rank]; or [N], or a lone one, into a "
+            "vector."),
+        Pin("output_shape", "Tindices", "[rank]", "The shape of the dense tensor."),
+        Pin("sparse_values", "T", "[...]", "The value of each entry, [N]; or one for all."),
+        Pin("default_value", "T", "[]", "The value of all other places."),
+    ),
+    outputs=(Pin("dense", "T", "[...]", "The dense tensor, of shape output_shape."),),
+    types={"T": PLAIN, "Tindices": IDS},
+    attributes=(
+        Attribute("validate_indices", True, "Whether indices that do not ascend, or occur twice, are refused."),
+    ),
+    formula="dense[sparse_indices[i]] = sparse_values[i]   (sparse_values, where that is one for all)\n"
+    "dense = default_value everywhere else",
+    errors=(
+        "InvalidArgumentError: sparse_indices has more than 2 dimensions, sparse_values more than 1, output_shape is "
+        "not a vector, or default_value not a scalar",
+        "InvalidArgumentError: output_shape and the width of sparse_indices, or sparse_values and the number of "
+        "indices, differ in length",
+        "InvalidArgumentError: a size is negative, or there are too many dimensions for NumPy",
+        "InvalidArgumentError: the indices do not ascend or one occurs twice, unless validate_indices is False",
+        "OutOfRangeError: an index is not within output_shape",
+        "OutOfMemoryError: the result does not fit into memory",
+        "DTypeError: a type that is not listed",
+    ),
+    cost="O(size of the result + N · rank).",
+    example=Example(
+        {"sparse_indices": [[0, 1], [2, 0]], "output_shape": [3, 2], "sparse_values": [5.0, 7.0],
+         "default_value": 1.0},
+        {"dense": [[1.0, 5.0], [1.0, 1.0], [7.0, 1.0]]},
+    ),
+    compute=_to_dense,
+    shape_rule=_dense_shape,
+    gradient={"sparse_values": TO_VALUES, "default_value": TO_DEFAULT},
+    notes="Where an index occurs more than once, the last value stays; the gradient, as TensorFlow's, does not know "
+    "that, and gives all of them what flows to that place.",
+))  # fmt: skip
+
+A_ROWS = "Gather(Transpose(a_indices, [1, 0]), 1 if adjoint_a else 0)"
+A_COLUMNS = "Gather(Transpose(a_indices, [1, 0]), 0 if adjoint_a else 1)"
+BACK = "SparseTensorDenseMatMul(a_indices, a_values, a_shape, d_product, adjoint_a=not adjoint_a)"
+
+declare(Operator(
+    name="SparseTensorDenseMatMul",
+    function=None,
+    family="sparse_dense",
+    summary="Multiply a sparse matrix by a dense one.",
+    inputs=(
+        Pin("a_indices", "Tindices", "[N, rank]", "The row and the column of each entry of a, in any order."),
+        Pin("a_values", "T", "[N]", "The value of each entry; those of repeated indices are added up."),
+        Pin("a_shape", "int64", "[rank]", "The numbers of rows and columns of a."),
+        Pin("b", "T", "[I, C]", "The dense matrix."),
+    ),
+    outputs=(Pin("product", "T", "[R, C]", "The product, a dense matrix."),),
+    types={"T": (*FLOATS, "int32", "int64", *COMPLEX), "Tindices": IDS},
+    attributes=(
+        Attribute("adjoint_a", False, "Whether a is transposed (and, if complex, conjugated) first."),
+        Attribute("adjoint_b", False, "Whether b is transposed (and, if complex, conjugated) first."),
+    ),
+    formula="product[r, c] = Σ over i with a_indices[i] = [r, k] of a_values[i] · b[k, c]",
+    errors=(
+        "InvalidArgumentError: a_indices or b is not a matrix, or a_values or a_shape not a vector",
+        "InvalidArgumentError: a_indices has not 2 columns, a_shape not 2 elements, or a_values not one for each entry",
+        "InvalidArgumentError: a_shape is negative, or does not fit to the shape of b",
+        "OutOfRangeError: an index is not within a_shape",
+        "OutOfMemoryError: the result does not fit into memory",
+        "DTypeError: a type that is not listed",
+    ),
+    cost="O(N · (C + log N) + R · C).",
+    example=Example(
+        {"a_indices": [[0, 0], [0, 2], [1, 1]], "a_values": [1.0, 2.0, 3.0], "a_shape": [2, 3],
+         "b": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]},
+        {"product": [[11.0, 14.0], [9.0, 12.0]]},
+    ),
+    compute=_multiply,
+    shape_rule=_product_shape,
+    gradient={
+        "a_values": f"ReduceSum(Mul(Gather(d_product, {A_ROWS}), "
+        f"Gather(Transpose(b, [1, 0]) if adjoint_b else b, {A_COLUMNS})), [1])",
+        "b": f"Transpose({BACK}, [1, 0]) if adjoint_b else {BACK}",
+    },
+    notes="Half and bfloat16 are summed in float32 and rounded once. The gradient is for real types.",
+))  # fmt: skip

@@ -1,0 +1,180 @@
+"""The forward segment operators: look up rows of a table and pool them, segment by segment."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rowgrad import _kernels as kernels
+from rowgrad._ops import checks
+from rowgrad._ops.catalogue import Attribute, Example, Operator, declare
+from rowgrad._ops.pins import INT64_MAX, Pin
+from rowgrad._ops.sparse_segment_grad import KINDS, SNAKE, WORDS, G
+from rowgrad._runtime import dtypes
+from rowgrad._runtime.dtypes import FLOATS, IDS, REALS, Array
+from rowgrad._runtime.memory import goes_past, place
+from rowgrad._runtime.threads import Crew
+from rowgrad.errors import InvalidArgumentError, RowgradError
+
+if TYPE_CHECKING:
+    from rowgrad._ops.plan import Plan
+
+
+def _pool(kind: int, data: Array, indices: Array, segment_ids: Array, num_segments: Any = None, *,
+          plan: "Plan | None" = None, out: Array | None = None) -> Array:  # fmt: skip
+    if num_segments is not None:
+        num_segments = checks.count("num_segments", num_segments)
+    checks.rank("indices", indices, 1)
+    checks.rank("segment_ids", segment_ids, 1)
+    checks.same_length("segment_ids", segment_ids.size, "indices", indices.size)
+    checks.at_least_vector("data", data)
+    rows = _rows(segment_ids, num_segments)
+    row_size = data.nbytes // data.shape[0] if data.shape[0] else 0
+    if rows * max(row_size, 1) > INT64_MAX:
+        raise _too_large("num_segments" if num_segments is not None else "segment_ids", rows)
+
+    size = indices.size
+    argument = "segment_ids" if num_segments is None else "num_segments"
+    # Where most rows have no segment, memory that comes zeroed is cheaper than zeroing it.
+    mostly_empty = rows > 2 * size
+    zero = (mostly_empty and out is None) or size == 0
+    if plan is not None:
+        plan.check("data", data.shape[0], "the output", rows)
+    output = place(out, (rows, *data.shape[1:]), data.dtype, argument=argument, zero=zero)
+    if size == 0:
+        return output
+    stored, sums, _ = dtypes.summing(data.dtype)
+    crew = Crew(size * (16 + row_size))
+    bad = crew.run(
+        kernels.sparse_segment.pool, *kernels.ids.halves(indices), *kernels.ids.halves(segment_ids), size, rows,
+        data.shape[0], data.reshape(-1).view(stored), output.size // rows, kind, np.empty(0, sums),
+        output.reshape(-1).view(stored), goes_past(output, row_size), not zero, np.empty(crew.chunks, np.int64),
+    )  # fmt: skip
+    if bad >= 0:
+        raise _diagnose(bad, indices, segment_ids, rows, data.shape[0], num_segments is not None)
+    return output
+
+
+def _rows(segment_ids: Array, num_segments: int | None) -> int:
+    """The number of rows of the output, which the last id must allow."""
+    if segment_ids.size == 0:
+        return num_segments or 0
+    last = int(segment_ids[-1])
+    position = segment_ids.size - 1
+    if last == np.iinfo(segment_ids.dtype).max:
+        raise _too_large("segment_ids", last + 1)
+    rows = last + 1 if num_segments is None else num_segments
+    if not 0 <= last < rows:
+        raise _bad_segment(segment_ids, position, rows, num_segments is not None)
+    return rows
+
+
+def _too_large(argument: str, rows: int) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"{argument} asks for {rows} rows, more than can be counted. Number the segments from 0, without large gaps.",
+        code="too-large",
+        argument=argument,
+        value=rows,
+    )
+
+
+def _bad_segment(segment_ids: Array, position: int, rows: int, is_given: bool) -> RowgradError:
+    name = "num_segments" if is_given else "the last id + 1"
+    remedy = "Number the segments from 0" + (", or raise num_segments." if is_given else ".")
+    value = int(segment_ids[position])
+    return checks.out_of_range("segment_ids", position, value, rows, name, "segment-id-out-of-range", remedy)
+
+
+def _diagnose(
+    position: int, indices: Array, segment_ids: Array, rows: int, data_rows: int, is_given: bool
+) -> RowgradError:
+    """The error for the entry at `position`, the first that is wrong."""
+    segment = int(segment_ids[position])
+    falls = np.flatnonzero(segment_ids[1:] < segment_ids[:-1]) + 1
+    # An id past the last one can only be followed by a smaller one, and that says more.
+    if falls.size and (position == falls[0] or (segment >= rows and not is_given)):
+        fall = int(falls[0])
+        return InvalidArgumentError(
+            f"segment_ids[{fall}] is {int(segment_ids[fall])}, smaller than {int(segment_ids[fall - 1])} before it; "
+            "the ids must not decrease. Sort the entries by segment.",
+            code="unsorted-segment-ids",
+            argument="segment_ids",
+            position=fall,
+            value=int(segment_ids[fall]),
+        )
+    if not 0 <= segment < rows:
+        return _bad_segment(segment_ids, position, rows, is_given)
+    return checks.out_of_range("indices", position, int(indices[position]), data_rows, "the number of rows of data",
+                               "index-out-of-range", "Drop the entry, or look up in a larger table.")  # fmt: skip
+
+
+# Declarations
+
+SCALED = {
+    "Sum": "output[s] = x0 + x1 + … + x(n−1)",
+    "Mean": "output[s] = (x0 + x1 + … + x(n−1)) / n",
+    "SqrtN": "output[s] = (x0 + x1 + … + x(n−1)) / sqrt(n)",
+}
+SPARSE_GRADIENT = Attribute(
+    "sparse_gradient",
+    False,
+    "Whether the backward operator is the compact one (GradV2). The result is the same.",
+    passed=False,
+)
+
+
+def _declare(kind: str, *, counted: bool) -> None:
+    example = {
+        "Sum": ([0, 1, 2], [0, 0, 1], [[5.0, 6.0, 5.0], [3.0, 1.0, 5.0]]),
+        "Mean": ([2, 1, 0], [0, 0, 1], [[3.5, 2.5, 3.5], [1.0, 2.0, 3.0]]),
+        "SqrtN": ([0, 1, 2], [0, 0, 2], [[3.535534, 4.242641, 3.535534], [0.0, 0.0, 0.0], [3.0, 1.0, 5.0]]),
+    }
+    indices, segment_ids, output = example[kind]
+    inputs: dict[str, Any] = {"data": G, "indices": indices, "segment_ids": segment_ids}
+    extra: tuple[Pin, ...] = ()
+    if counted:
+        inputs["num_segments"] = 4
+        output = output + [[0.0, 0.0, 0.0]] * (4 - len(output))
+        extra = (Pin("num_segments", "Tnum", "[]", "The number of rows of the output; at least the last id + 1."),)
+    gradient = f"SparseSegment{kind}Grad{{}}(d_output, indices, segment_ids, rows(data))"
+    declare(Operator(
+        name=f"SparseSegment{kind}" + "WithNumSegments" * counted,
+        function=f"sparse_segment_{SNAKE[kind]}",
+        family="sparse_segment",
+        summary=f"Look up rows of a table and pool them by segment ({WORDS[kind]})"
+        + (", into a given number of rows." if counted else "."),
+        inputs=(
+            Pin("data", "T", "[V, ...]", "The table."),
+            Pin("indices", "Tidx", "[N]", "The table row of each entry; rows may repeat."),
+            Pin("segment_ids", "Tseg", "[N]", "The segment of each entry, not decreasing; gaps are fine."),
+            *extra,
+        ),
+        outputs=(Pin("output", "T", "[num_segments, ...]" if counted else "[last(segment_ids) + 1, ...]",
+                     "The pooled rows; segments without entries are 0."),),
+        types={"T": REALS if kind == "Sum" else FLOATS, "Tidx": IDS, "Tseg": IDS} | ({"Tnum": IDS} if counted else {}),
+        attributes=(SPARSE_GRADIENT,),
+        formula="x0 … x(n−1) = data[indices[i]] for the i with segment_ids[i] = s, in the order of i\n" + SCALED[kind],
+        errors=(
+            *(("InvalidArgumentError: num_segments is not a scalar, or negative",) if counted else ()),
+            "InvalidArgumentError: indices or segment_ids is not a vector, or they differ in length",
+            "InvalidArgumentError: data is a scalar",
+            "InvalidArgumentError: the segment ids decrease, or ask for more rows than can be counted",
+            "OutOfMemoryError: the result does not fit into memory",
+            "OutOfRangeError: a segment id is negative" + (" or not below num_segments" if counted else "")
+            + ", or an index is not in [0, rows of data)",
+            "DTypeError: a type that is not listed",
+        ),
+        cost="O(N · width + rows · width).",
+        example=Example(inputs, {"output": output}),
+        compute=partial(_pool, KINDS[kind]),
+        options=("out", "plan"),
+        gradient={"data": gradient.format("")},
+        compact_gradient={"data": gradient.format("V2")},
+        notes="The additions are made in TensorFlow's order, so the result is the same to the bit; half and bfloat16 "
+        "are summed in float32 and rounded once.",
+    ))  # fmt: skip
+
+
+for _kind in KINDS:
+    _declare(_kind, counted=False)
+    _declare(_kind, counted=True)

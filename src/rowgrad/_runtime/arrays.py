@@ -1,0 +1,254 @@
+"""The door for arrays: whatever a caller holds becomes an ndarray, without a copy where none is needed, and
+results go back as the kind that came in.
+
+Frameworks are recognised by the type of the array and found among the modules that are already loaded: whoever holds
+a tensor has imported its framework, and rowgrad never does.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rowgrad._runtime.dtypes import BFLOAT16, Array
+from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfRangeError
+
+INT32_MAX = np.iinfo(np.int32).max
+
+
+class Kind(NamedTuple):
+    """One framework: how its arrays become ndarrays, and back."""
+
+    name: str
+    adopt: Callable[[Any], Array]
+    hand_back: Callable[[Array], Any]
+
+
+def kind_of(value: Any) -> Kind | None:
+    """The framework of `value`, or None for lists, numbers and strings, which belong to none."""
+    cls = type(value)
+    if cls not in _kinds:
+        _kinds[cls] = _find_kind(cls)
+    return _kinds[cls]
+
+
+def _find_kind(cls: type) -> Kind | None:
+    roots = {base.__module__.partition(".")[0] for base in cls.__mro__}
+    if "torch" in roots:
+        return TORCH
+    if "jax" in roots or "jaxlib" in roots:
+        return JAX
+    if "tensorflow" in roots:
+        return TENSORFLOW
+    if issubclass(cls, np.ndarray):
+        return NUMPY
+    if hasattr(cls, "__dlpack__"):
+        return DLPACK
+    return None
+
+
+def adopt(value: Any) -> Array:
+    """`value` as an ndarray; errors name no argument, the caller adds it."""
+    kind = kind_of(value)
+    if kind is not None:
+        return kind.adopt(value)
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError, OverflowError, RuntimeError) as error:
+        raise InvalidArgumentError(
+            f"it cannot be read as an array ({_first_line(error)}). Lists must be nested evenly.",
+            code="not-an-array",
+            value=type(value).__name__,
+        ) from error
+    if isinstance(value, list | tuple) and _tensorflow_records():
+        _check_items(value, array.ndim)
+    return array
+
+
+def settle(array: Array) -> Array:
+    """An array as kernels are compiled for: C-contiguous, aligned, in this machine's byte order, writable.
+
+    A read-only array is lent under a writable name instead of being copied; kernels never write to inputs.
+    """
+    flags = array.flags
+    if not (flags.c_contiguous and flags.aligned and array.dtype.isnative):
+        array = np.require(array, array.dtype.newbyteorder("="), ["C", "A"])
+    if array.flags.writeable or array.dtype.kind in "OT":  # text is not for kernels
+        return array
+    lent = np.asarray(_Writable(array))
+    return lent if lent.dtype is array.dtype else lent.view(array.dtype)  # NumPy's own types come back as they are
+
+
+class _Writable:
+    """The memory of a read-only array, described as writable."""
+
+    __slots__ = ("__array_interface__", "_owner")
+
+    def __init__(self, array: Array) -> None:
+        self._owner = array
+        described = array.__array_interface__  # a new dict each time, and dear: asked for once
+        described["data"] = (described["data"][0], False)
+        self.__array_interface__ = described
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+# NumPy
+
+
+def _adopt_numpy(value: Any) -> Array:
+    if isinstance(value, np.ma.MaskedArray):
+        raise DTypeError(
+            "it is a masked array, and operators have no notion of a mask. Pass `.filled(...)` or `.compressed()`.",
+            code="masked-array",
+        )
+    return np.asarray(value)
+
+
+def _same(array: Array) -> Array:
+    return array
+
+
+# PyTorch
+
+
+def _adopt_torch(value: Any) -> Array:
+    try:
+        return value.numpy()  # type: ignore[no-any-return]
+    except (TypeError, RuntimeError):  # what it is that NumPy cannot share is found out below
+        return _adopt_odd_torch(value)
+
+
+def _adopt_odd_torch(value: Any) -> Array:
+    torch = sys.modules["torch"]
+    if value.device.type != "cpu":
+        raise InvalidArgumentError(
+            f"it is on the device {value.device}, and kernels run on the CPU. Pass `.cpu()`.",
+            code="not-on-cpu",
+            value=str(value.device),
+        )
+    if value.layout is not torch.strided or value.is_quantized:
+        raise DTypeError("it is not a plain dense tensor. Pass its indices and values.", code="not-dense")
+    if value.requires_grad and torch.is_grad_enabled():
+        raise InvalidArgumentError(
+            "it requires a gradient, which plain functions would lose. Pass `.detach()`, or call within `no_grad()`.",
+            code="requires-grad",
+        )
+    value = value.detach().resolve_conj().resolve_neg()
+    try:
+        if value.dtype is torch.bfloat16:
+            return value.contiguous().view(torch.int16).numpy().view(BFLOAT16)  # type: ignore[no-any-return]
+        return value.numpy()  # type: ignore[no-any-return]
+    except (TypeError, RuntimeError) as error:
+        raise DTypeError(f"{_first_line(error)}.", code="wrong-dtype", value=str(value.dtype)) from error
+
+
+def _to_torch(array: Array) -> Any:
+    torch = sys.modules["torch"]
+    if array.dtype == BFLOAT16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+# JAX
+
+
+def _adopt_jax(value: Any) -> Array:
+    try:
+        return np.asarray(value)
+    except Exception as error:  # JAX has many classes for "this has no value yet"
+        raise InvalidArgumentError(
+            f"it has no value here ({_first_line(error)}). Call outside `jit`, `grad` and `vmap`.",
+            code="no-value",
+            value=type(value).__name__,
+        ) from error
+
+
+def _to_jax(array: Array) -> Any:
+    jax = sys.modules["jax"]
+    if array.dtype == np.int64 and not jax.config.jax_enable_x64:
+        # JAX would cut 64-bit numbers to 32 bits, whatever they are.
+        if array.size and not -INT32_MAX - 1 <= array.min() <= array.max() <= INT32_MAX:
+            raise OutOfRangeError(
+                "a result needs 64-bit integers, which this JAX cuts to 32 bits. Set `jax_enable_x64`.",
+                code="needs-x64",
+            )
+        array = array.astype(np.int32)
+    return jax.device_put(array)  # `asarray` would compile a program for each new shape
+
+
+# TensorFlow
+
+
+def _adopt_tensorflow(value: Any) -> Array:
+    if hasattr(value, "numpy"):
+        if _tensorflow_records():
+            _check_unwatched(value)
+        try:
+            return np.asarray(value.numpy())
+        except NotImplementedError:  # a variable within `tf.function`
+            pass
+    raise InvalidArgumentError(
+        "it has no value here: it is a symbolic tensor. Call eagerly, outside `tf.function`.",
+        code="no-value",
+        value=type(value).__name__,
+    )
+
+
+def _tensorflow_records() -> bool:
+    """Whether a gradient tape or forward accumulator of this thread is recording."""
+    # There is no public way to ask. Without a tape this is all that the check costs.
+    record = sys.modules.get("tensorflow.python.eager.record")
+    return record is not None and bool(record.could_possibly_record())
+
+
+def _check_unwatched(value: Any) -> None:
+    """Raise an error if a gradient would be lost; tapes watch variables when they are read."""
+    tensor = sys.modules["tensorflow"].convert_to_tensor(getattr(value, "flat_values", value))  # of ragged tensors
+    if not hasattr(tensor, "numpy"):  # symbolic, which the caller tells
+        return
+    record = sys.modules["tensorflow.python.eager.record"]
+    if record.should_record_backprop([tensor]) or record.pywrap_tfe.TFE_Py_PackJVPs([tensor])[1]:
+        raise InvalidArgumentError(
+            "it is watched by a gradient tape or forward accumulator, and plain functions would lose its gradient. "
+            "Pass `tf.stop_gradient(...)` of it, or call within `tape.stop_recording()`.",
+            code="requires-grad",
+        )
+
+
+def _check_items(values: Any, depth: int) -> None:
+    for value in values:
+        if kind_of(value) is TENSORFLOW:
+            _check_unwatched(value)
+        elif isinstance(value, list | tuple) and depth > 1:
+            _check_items(value, depth - 1)
+
+
+def _to_tensorflow(array: Array) -> Any:
+    return sys.modules["tensorflow"].convert_to_tensor(array)
+
+
+# Anything else that speaks DLPack
+
+
+def _adopt_dlpack(value: Any) -> Array:
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"it cannot be lent by DLPack ({_first_line(error)}). Copy it to the CPU first.",
+            code="not-on-cpu",
+            value=type(value).__name__,
+        ) from error
+
+
+NUMPY = Kind("numpy", _adopt_numpy, _same)
+TORCH = Kind("torch", _adopt_torch, _to_torch)
+JAX = Kind("jax", _adopt_jax, _to_jax)
+TENSORFLOW = Kind("tensorflow", _adopt_tensorflow, _to_tensorflow)
+DLPACK = Kind("dlpack", _adopt_dlpack, _same)
+
+_kinds: dict[type, Kind | None] = {}

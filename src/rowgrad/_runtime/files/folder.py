@@ -1,0 +1,77 @@
+"""Files of a page: only those in its folder or below, so that a page from elsewhere can reach nothing else."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rowgrad._runtime import dtypes
+from rowgrad._runtime.dtypes import BFLOAT16, Array
+from rowgrad._runtime.files import store
+from rowgrad.errors import FileError
+
+KINDS = (".npy", ".npz", ".csv", ".parquet")
+
+
+def inside(folder: Path | None, name: Any) -> Path:
+    """The file called `name` in `folder` (the current one, if None); a way out of it is refused."""
+    if not isinstance(name, str) or not name or "\0" in name:
+        raise FileError(f"{name!r} is no name of a file.")
+    root = (folder or Path()).resolve()
+    try:
+        path = (root / name).resolve()
+        path.exists()
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, names past what a file system takes
+        shown = name if len(name) <= 60 else f"{name[:57]}..."
+        raise FileError(f"{shown!r} is no name of a file ({getattr(error, 'strerror', None) or error}).") from error
+    if Path(name).is_absolute() or not path.is_relative_to(root):
+        raise FileError(f"{name} is outside the folder of the page.", "put the file beside the page, and name it so.")
+    return path
+
+
+def read(folder: Path | None, name: Any, part: str | None, dtype: str | None = None) -> Array:
+    """The array in a file of the page's folder, as `dtype` if that is given."""
+    path = inside(folder, name)
+    if path.suffix.lower() not in KINDS:
+        raise FileError(f"{name}: files are read by their endings, {', '.join(KINDS)}.")
+    array = store.read(path, part)
+    if dtype is not None and dtypes.name_of(array.dtype) != dtype:
+        array = _converted(array, dtype, name)
+    if dtypes.name_of(array.dtype) not in (*dtypes.NUMPY, "string"):
+        raise FileError(f"{name} is of type {array.dtype}, which no pin takes.", "name a dtype to convert it to.")
+    if array.dtype.kind in "UST":
+        array = array.astype(object)  # texts on a page are objects, wherever they come from
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    array.flags.writeable = False
+    return array
+
+
+def _converted(array: Array, dtype: str, name: str) -> Array:
+    """Floating-point numbers may round; everything else must stay what it is."""
+    if dtype == "string" or array.dtype.kind in "OUST":
+        raise FileError(f"{name} is {dtypes.name_of(array.dtype)} and cannot be made {dtype}.")
+    target = dtypes.NUMPY[dtype]
+    if array.dtype == np.dtype("V2") and target == BFLOAT16:
+        return array.view(BFLOAT16)
+    if target.names or (array.dtype.kind == "V" and array.dtype != BFLOAT16):
+        raise FileError(f"{name} is {dtypes.name_of(array.dtype)} and cannot be made {dtype}.")
+    with np.errstate(over="ignore", invalid="ignore"):
+        converted = array.astype(target)
+        back = converted.astype(array.dtype)
+        rounds = target.kind in "fc" or target == BFLOAT16
+        same = np.isfinite(converted) == np.isfinite(array) if rounds else back == array
+    if not np.all(same) or (array.dtype.kind == "c" and target.kind != "c"):
+        raise FileError(f"{name} is {dtypes.name_of(array.dtype)}, and some of it would change as {dtype}.")
+    return converted
+
+
+def write(folder: Path | None, name: Any, arrays: Mapping[str, Array]) -> None:
+    """Write arrays to an .npz file of the page's folder, all or nothing."""
+    path = inside(folder, name)
+    if path.suffix.lower() != ".npz":
+        raise FileError(f"{name}: arrays are saved as .npz.")
+    if not path.parent.is_dir():
+        raise FileError(f"{name}: there is no folder {path.parent.name}.")
+    store.write(path, arrays)

@@ -1,0 +1,201 @@
+"""The threads that share kernel calls: how many, and how they are woken.
+
+Kernels release the GIL and divide their work among whoever runs them (see `kernels.team`), so helpers are ordinary
+daemon threads that wait for jobs. They are started when first needed, and again in a forked child. Any number of
+threads may call rowgrad at the same time.
+
+A helper joins a call only after the caller's own thread has entered the machine code of the kernel: from there on no
+signal handler runs in that thread, and the kernel returns when all work is done. So however an exception leaves `run`,
+the kernel has either not begun, and never will, or has ended.
+"""
+
+import os
+import threading
+from collections import deque
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+from rowgrad import _kernels as kernels
+from rowgrad._kernels import protect
+from rowgrad.errors import InvalidArgumentError
+
+# Bytes of work that pay for waking one more thread, and chunks per thread, so that an uneven one does no harm.
+GRAIN = 1 << 18
+CHUNKS_PER_THREAD = 4
+MOST_THREADS = 256
+# How many times a helper listens for more work before it sleeps: about as long as waking it would take.
+PATIENCE = 100_000
+
+_chosen: int | None = None
+_jobs: deque[list[Any]] = deque()
+_helpers: "list[_Helper]" = []
+_lock = threading.RLock()  # a signal handler may call rowgrad while this thread holds it
+
+
+def set_num_threads(n: int) -> None:
+    """Set how many threads a call may use, this thread included.
+
+    Results are the same to the bit for any number.
+
+    Examples
+    --------
+    >>> import rowgrad
+    >>> rowgrad.set_num_threads(2)
+    >>> rowgrad.get_num_threads()
+    2
+    """
+    global _chosen
+    _chosen = _checked(n, "n")
+
+
+def get_num_threads() -> int:
+    """How many threads a call may use: `set_num_threads`, else `ROWGRAD_NUM_THREADS`, else the cores at hand."""
+    if _chosen is not None:
+        return _chosen
+    text = os.environ.get("ROWGRAD_NUM_THREADS")
+    if text:
+        try:
+            return _checked(int(text), "ROWGRAD_NUM_THREADS")
+        except ValueError:
+            return _checked(text, "ROWGRAD_NUM_THREADS")
+    return min(_cores(), MOST_THREADS)
+
+
+def _checked(n: Any, argument: str) -> int:
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_THREADS:
+        raise InvalidArgumentError(
+            f"{argument} is {n!r}; the number of threads is a whole number from 1 to {MOST_THREADS}.",
+            code="bad-thread-count",
+            argument=argument,
+            value=n,
+        )
+    return n
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
+
+
+class Crew:
+    """The threads for one operator call: `chunks` is how many parts its work comes in."""
+
+    __slots__ = ("chunks", "helpers")
+
+    def __init__(self, work: int) -> None:
+        """`work` is about how many bytes the call moves."""
+        threads = min(get_num_threads(), work // GRAIN) if work >= 2 * GRAIN else 1
+        self.helpers = max(threads - 1, 0)
+        self.chunks = threads * CHUNKS_PER_THREAD if threads > 1 else 1
+        if self.helpers:
+            _wake(self.helpers)  # they are up by the time there is work
+
+    def run(self, kernel: Any, *args: Any) -> Any:
+        """Call `kernel` with a new team, this crew's number of chunks, and `args`."""
+        args = (kernels.team.new_team(_bell()), self.chunks, *args)
+        if self.helpers == 0:
+            return kernel(*args)
+        job = [kernel, args]
+        try:
+            _jobs.extend([job] * self.helpers)
+            _wake(self.helpers)
+            return kernel(*args)
+        finally:
+            job.clear()  # a helper that comes now finds nothing, and no array is kept alive for it
+
+
+class _Helper:
+    """A thread that works on jobs, listens a moment for the next one, then sleeps."""
+
+    def __init__(self, number: int) -> None:
+        self.bell = _bell()  # here, so that the helper has nothing to import
+        self.asleep = False
+        self.pillow = threading.Lock()
+        self.pillow.acquire()
+        self.thread = threading.Thread(target=self.run, name=f"rowgrad-{number}", daemon=True)
+
+    def run(self) -> None:
+        bell, jobs, heard = self.bell, _jobs, 0
+        while True:
+            heard = kernels.team.listen(bell, heard)
+            if self._work(jobs):
+                continue
+            self.asleep = True
+            if jobs:  # a caller is about to begin, unless it has to compile first
+                heard = kernels.team.listen(bell, heard)
+            if not self._work(jobs):  # nothing came between listening and lying down
+                self.pillow.acquire()
+            self.asleep = False
+
+    def _work(self, jobs: "deque[list[Any]]") -> bool:
+        """Work on one job, if there is any that has begun; tells whether one has, or is over already."""
+        found = False
+        for _ in range(len(jobs)):
+            try:
+                job = jobs.popleft()
+                kernel, args = job
+            except IndexError:  # other helpers were faster
+                break
+            except ValueError:  # the call is over
+                found = True
+                continue
+            if _has_begun(args[0]):
+                kernel(*args)
+                return True
+            jobs.append(job)
+        return found
+
+    def wake(self) -> None:
+        if self.asleep and self.pillow.locked():
+            with suppress(RuntimeError):  # another thread was faster
+                self.pillow.release()
+
+
+def _has_begun(team: Any) -> bool:
+    """Whether the caller has entered the machine code of its kernel, which begins with `kernels.team.enter`."""
+    counters, _ = team
+    return bool(counters[kernels.team.ARRIVALS * kernels.team.STRIDE])
+
+
+def call_helpers() -> None:
+    """Wake the helpers for jobs that they left because the kernel was still to be compiled."""
+    if _jobs:
+        _wake(len(_helpers))
+
+
+protect.after_compilation.append(call_helpers)
+
+
+def _wake(wanted: int) -> None:
+    if len(_helpers) < wanted:
+        with _lock:
+            while len(_helpers) < wanted:
+                helper = _Helper(len(_helpers))
+                if not protect.start(helper.thread):
+                    break  # one thread can do everything
+                _helpers.append(helper)
+    for helper in _helpers[:wanted]:
+        if helper.asleep:
+            helper.wake()
+
+
+@cache
+def _bell() -> Any:
+    kernels.compile  # noqa: B018 (first, since it imports Numba where no signal interrupts it)
+    bell = kernels.team.new_bell()
+    bell[kernels.team.LINE] = PATIENCE
+    return bell
+
+
+def _after_fork() -> None:
+    """A forked child has none of its parent's threads."""
+    global _jobs, _helpers, _lock
+    _jobs, _helpers, _lock = deque(), [], threading.RLock()
+    _bell.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,5 +1,0 @@
-"""Arrays in files, for the command line and for pages."""
-
-from rowgrad.files.store import read, replace, write
-
-__all__ = ["read", "replace", "write"]
