@@ -3,6 +3,10 @@
 Kernels release the GIL and divide their work among whoever runs them (see `kernels.sharing`), so helpers are ordinary
 daemon threads that wait for jobs. They are started when first needed, and again in a forked child. Any number of
 threads may call rowgrad at the same time.
+
+A helper joins a call only after the caller's own thread has entered the machine code of the kernel: from there on no
+signal handler runs in that thread, and the kernel returns when all work is done. So however an exception leaves `run`,
+the kernel has either not begun, and never will, or has ended.
 """
 
 import os
@@ -13,6 +17,7 @@ from functools import cache
 from typing import Any
 
 from rowgrad import _kernels as kernels
+from rowgrad._kernels import protect
 from rowgrad.errors import InvalidArgumentError
 
 # Bytes of work that pay for waking one more thread, and chunks per thread, so that an uneven one does no harm.
@@ -25,7 +30,7 @@ PATIENCE = 100_000
 _chosen: int | None = None
 _jobs: deque[list[Any]] = deque()
 _helpers: "list[_Helper]" = []
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal handler may call rowgrad while this thread holds it
 
 
 def set_num_threads(n: int) -> None:
@@ -94,9 +99,9 @@ class Crew:
         if self.helpers == 0:
             return kernel(*args)
         job = [kernel, args]
-        _jobs.extend([job] * self.helpers)
-        _wake(self.helpers)
         try:
+            _jobs.extend([job] * self.helpers)
+            _wake(self.helpers)
             return kernel(*args)
         finally:
             job.clear()  # a helper that comes now finds nothing, and no array is kept alive for it
@@ -106,32 +111,42 @@ class _Helper:
     """A thread that works on jobs, listens a moment for the next one, then sleeps."""
 
     def __init__(self, number: int) -> None:
+        self.bell = _bell()  # here, so that the helper has nothing to import
         self.asleep = False
         self.pillow = threading.Lock()
         self.pillow.acquire()
-        threading.Thread(target=self.run, name=f"rowgrad-{number}", daemon=True).start()
+        self.thread = threading.Thread(target=self.run, name=f"rowgrad-{number}", daemon=True)
 
     def run(self) -> None:
-        bell, jobs, heard = _bell(), _jobs, 0
+        bell, jobs, heard = self.bell, _jobs, 0
         while True:
             heard = kernels.sharing.watch(bell, heard)
             if self._work(jobs):
                 continue
             self.asleep = True
+            if jobs:  # a caller is about to begin, unless it has to compile first
+                heard = kernels.sharing.watch(bell, heard)
             if not self._work(jobs):  # nothing came between listening and lying down
                 self.pillow.acquire()
             self.asleep = False
 
     def _work(self, jobs: "deque[list[Any]]") -> bool:
-        """Work on one job, if there is any."""
-        try:
-            kernel, args = jobs.popleft()
-        except IndexError:
-            return False
-        except ValueError:  # the call is over
-            return True
-        kernel(*args)
-        return True
+        """Work on one job, if there is any that has begun; tells whether one has, or is over already."""
+        found = False
+        for _ in range(len(jobs)):
+            try:
+                job = jobs.popleft()
+                kernel, args = job
+            except IndexError:  # other helpers were faster
+                break
+            except ValueError:  # the call is over
+                found = True
+                continue
+            if _has_begun(args[0]):
+                kernel(*args)
+                return True
+            jobs.append(job)
+        return found
 
     def wake(self) -> None:
         if self.asleep and self.pillow.locked():
@@ -139,11 +154,29 @@ class _Helper:
                 self.pillow.release()
 
 
+def _has_begun(team: Any) -> bool:
+    """Whether the caller has entered the machine code of its kernel, which begins with `kernels.sharing.enter`."""
+    counters, _ = team
+    return bool(counters[kernels.sharing.ARRIVALS * kernels.sharing.STRIDE])
+
+
+def call_helpers() -> None:
+    """Wake the helpers for jobs that they left because the kernel was still to be compiled."""
+    if _jobs:
+        _wake(len(_helpers))
+
+
+protect.after_compilation.append(call_helpers)
+
+
 def _wake(wanted: int) -> None:
     if len(_helpers) < wanted:
         with _lock:
             while len(_helpers) < wanted:
-                _helpers.append(_Helper(len(_helpers)))
+                helper = _Helper(len(_helpers))
+                if not protect.start(helper.thread):
+                    break  # one thread can do everything
+                _helpers.append(helper)
     for helper in _helpers[:wanted]:
         if helper.asleep:
             helper.wake()
@@ -151,6 +184,7 @@ def _wake(wanted: int) -> None:
 
 @cache
 def _bell() -> Any:
+    kernels.compile  # noqa: B018 (first, since it imports Numba where no signal interrupts it)
     bell = kernels.sharing.new_wakeups()
     bell[kernels.sharing.LINE] = PATIENCE
     return bell
@@ -159,7 +193,7 @@ def _bell() -> Any:
 def _after_fork() -> None:
     """A forked child has none of its parent's threads."""
     global _jobs, _helpers, _lock
-    _jobs, _helpers, _lock = deque(), [], threading.Lock()
+    _jobs, _helpers, _lock = deque(), [], threading.RLock()
     _bell.cache_clear()
 
 
