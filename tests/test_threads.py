@@ -83,10 +83,10 @@ def test_no_helper_begins_before_the_caller_has(monkeypatch: pytest.MonkeyPatch)
         mine, me, left = set[str](), threading.get_ident(), position
         began.append(mine)
 
-        def kernel(team: Any, chunks: int, out: Any) -> None:
+        def kernel(workers: Any, chunks: int, out: Any) -> None:
             if threading.get_ident() == me:
                 sys.settrace(None)
-                team[0][kernels.team.ARRIVALS * kernels.team.STRIDE] = 1  # as machine code does
+                workers[0][kernels.sharing.ARRIVALS * kernels.sharing.STRIDE] = 1  # as machine code does
                 mine.add("caller")
             else:
                 mine.add("helper")
@@ -103,10 +103,10 @@ def test_no_helper_begins_before_the_caller_has(monkeypatch: pytest.MonkeyPatch)
                     raise KeyboardInterrupt
             return trace
 
-        crew = threads.Crew(1000)
+        workers = threads.Workers(1000)
         sys.settrace(trace)
         try:
-            crew.run(kernel, None)
+            workers.run(kernel, None)
         finally:
             sys.settrace(None)
 
@@ -121,16 +121,16 @@ def test_no_helper_begins_before_the_caller_has(monkeypatch: pytest.MonkeyPatch)
 
     came = threading.Event()
 
-    def last(team: Any, chunks: int) -> None:
+    def last(workers: Any, chunks: int) -> None:
         """The helper works in the order of the calls: when it comes to this one, it has been at the others."""
         if threading.current_thread() is threading.main_thread():
-            team[0][kernels.team.ARRIVALS * kernels.team.STRIDE] = 1
+            workers[0][kernels.sharing.ARRIVALS * kernels.sharing.STRIDE] = 1
             while not came.wait(0.01):
                 threads.call_helpers()
         else:
             came.set()
 
-    threads.Crew(1000).run(last)
+    threads.Workers(1000).run(last)
     threads._jobs.clear()  # what an exception at the last bytecodes leaves there
     assert {"caller"} <= began[-1]
     assert {"helper"} not in began

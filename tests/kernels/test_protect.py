@@ -23,7 +23,7 @@ rowgrad.set_num_threads(2)
 
 def clear():
     out = np.ones(1000, np.uint8)
-    threads.Crew(out.nbytes).run(kernels.clear.clear, out)
+    threads.Workers(out.nbytes).run(kernels.clear.clear, out)
     return not out.any()
 
 class WhenImporting:
@@ -67,7 +67,7 @@ def run(code: str, cache: Path) -> str:
 
 
 INTERRUPTED_COMPILATION = """
-threads.Crew(1000).run(lambda team, chunks: None)  # starts the helper
+threads.Workers(1000).run(lambda workers, chunks: None)  # starts the helper
 def idle():
     while not (threads._helpers and threads._helpers[0].asleep and not any(threads._jobs)):
         threading.Event().wait(0.01)
@@ -75,7 +75,7 @@ idle()
 when_compiling(lambda: signal.raise_signal(signal.SIGINT), "end")
 out = np.ones(1000, np.uint8)
 try:
-    threads.Crew(out.nbytes).run(kernels.clear.clear, out)
+    threads.Workers(out.nbytes).run(kernels.clear.clear, out)
 except KeyboardInterrupt:
     idle()
     print("interrupted", out.all(), clear())

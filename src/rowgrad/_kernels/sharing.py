@@ -47,6 +47,11 @@ def new_workers(wakeups: Counters) -> Workers:
     return np.zeros((PHASES + 1) * STRIDE, np.int64), wakeups
 
 
+def has_begun(workers: Workers) -> bool:
+    """Whether the caller has entered the machine code of its kernel, which begins with `enter`."""
+    return bool(workers[0][ARRIVALS * STRIDE])
+
+
 def new_wakeups() -> Counters:
     """A wake-up counter, and, on a line of its own, how often helpers look at it before they sleep."""
     return np.zeros(2 * LINE, np.int64)

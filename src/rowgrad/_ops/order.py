@@ -8,7 +8,7 @@ import numpy as np
 from rowgrad import _kernels as kernels
 from rowgrad._runtime.dtypes import Array
 from rowgrad._runtime.memory import allocate, scratch
-from rowgrad._runtime.threads import Crew
+from rowgrad._runtime.threads import Workers
 
 WORD_BITS = 63
 COUNT_PARTNERS, COUNT_ROWS = 1, 2
@@ -35,7 +35,7 @@ class Order:
 
 
 def order_ids(
-    crew: Crew,
+    workers: Workers,
     rows: Array,
     partners: Array | None,
     row_limit: int,
@@ -50,7 +50,7 @@ def order_ids(
     tells: `COUNT_PARTNERS` or `COUNT_ROWS`. The result is for this call, unless it is to be kept.
     """
     if _bits(row_limit) + _bits(partner_limit) > WORD_BITS:
-        return _order_large_ids(crew, rows, partners, row_limit, partner_limit, counted, keep)
+        return _order_large_ids(workers, rows, partners, row_limit, partner_limit, counted, keep)
     size = rows.size
     shift = _bits(partner_limit)
     passes = -(-_bits(row_limit) // kernels.order.MOST_DIGIT_BITS)
@@ -58,19 +58,19 @@ def order_ids(
     words = np.empty(2 * size, np.int64) if keep else scratch(2 * size, np.int64)
     buffers = words[:size], words[size:]
     counts = allocate(((0, partner_limit, row_limit)[counted],), np.int64, zero=True)
-    starts, info = np.empty(crew.chunks, np.int64), np.array([-1, 0, 0, 0])
+    starts, info = np.empty(workers.chunks, np.int64), np.array([-1, 0, 0, 0])
     # As few strips as there are threads: where two strips end in the same bucket, threads share a cache line.
-    strips = crew.helpers + 1
+    strips = workers.helpers + 1
     histogram = np.empty(strips << digit_bits, np.int64)
-    crew.run(
+    workers.run(
         kernels.order.pack, strips, rows, partners, row_limit, partner_limit, shift, digit_bits, buffers[0], histogram,
-        counted, counts, np.empty(strips + crew.chunks, np.int64), starts, info,
+        counted, counts, np.empty(strips + workers.chunks, np.int64), starts, info,
     )  # fmt: skip
     if info[kernels.order.BAD] < 0 and not info[kernels.order.ORDERED]:
-        crew.run(kernels.order.sort, strips, shift, passes, digit_bits, *buffers, histogram, starts, info)
+        workers.run(kernels.order.sort, strips, shift, passes, digit_bits, *buffers, histogram, starts, info)
     bad, buffer, distinct, _ = info.tolist()
     found = buffers[buffer].copy() if keep else buffers[buffer]
-    return Order(found, shift, starts, distinct, crew.chunks, counts, bad)
+    return Order(found, shift, starts, distinct, workers.chunks, counts, bad)
 
 
 def _bits(limit: int) -> int:
@@ -78,7 +78,7 @@ def _bits(limit: int) -> int:
 
 
 def _order_large_ids(
-    crew: Crew, rows: Array, partners: Array | None, row_limit: int, partner_limit: int, counted: int, keep: bool
+    workers: Workers, rows: Array, partners: Array | None, row_limit: int, partner_limit: int, counted: int, keep: bool
 ) -> Order:
     """The same for ids so large, such as 62-bit hashes, that a row and a partner do not fit into one word."""
     # Copies, for what is checked must be what is used, whatever other threads write to the caller's arrays.
@@ -89,7 +89,7 @@ def _order_large_ids(
         return Order(nothing, 0, nothing, 0, 1, nothing, int(wrong.argmax()))
     row_names, row_ranks = np.unique(rows, return_inverse=True)
     partner_names, partner_ranks = np.unique(partners, return_inverse=True)
-    order = order_ids(crew, row_ranks, partner_ranks, row_names.size, partner_names.size, counted=counted, keep=keep)
+    order = order_ids(workers, row_ranks, partner_ranks, row_names.size, partner_names.size, counted=counted, keep=keep)
     return Order(
         order.words, order.shift, order.row_starts, order.distinct, order.chunks, order.counts,
         row_names=row_names, partner_names=partner_names,

@@ -21,7 +21,7 @@ from rowgrad._ops.sparse_segment_grad import SMALL_ROW, G, diagnose
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import FLOATS, IDS, Array
 from rowgrad._runtime.memory import allocate, borrow_work, place, return_work
-from rowgrad._runtime.threads import Crew
+from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError, OutOfRangeError, RowgradError
 
 
@@ -57,12 +57,12 @@ def _max(data: Array, indices: Array, segment_ids: Array, num_segments: Any, *, 
         if wrong >= 0:
             raise bad(int(wrong))
         return SegmentMax(output, chosen)
-    crew = Crew(size * (16 + row_bytes))
-    order = order_ids(crew, segment_ids, indices, segments, data.shape[0])
+    workers = Workers(size * (16 + row_bytes))
+    order = order_ids(workers, segment_ids, indices, segments, data.shape[0])
     if order.bad >= 0:
         raise bad(order.bad)
     if width:  # without columns, there may be more rows than words have room for
-        crew.run(kernels.segment_max.max_rows, order.words, order.shift, segments, flat, width, lanes, *results)
+        workers.run(kernels.segment_max.max_rows, order.words, order.shift, segments, flat, width, lanes, *results)
     return SegmentMax(output, chosen)
 
 
@@ -126,13 +126,13 @@ def _gradient(compact: bool, grad: Array, chosen: Array, count: Any, *, out: Arr
         # Rows as large as hashes do not share a word with a position; their ranks do.
         names, targets = np.unique(targets, return_inverse=True)
         limit = names.size
-    crew = Crew(targets.size * (24 + grad.itemsize))
-    order = order_ids(crew, targets, None if elements.size == grad.size else elements, limit, grad.size)
+    workers = Workers(targets.size * (24 + grad.itemsize))
+    order = order_ids(workers, targets, None if elements.size == grad.size else elements, limit, grad.size)
     if order.bad >= 0:
         raise checks.changed("chosen")
     output, unique = _room(compact, order.distinct, rows, grad, chosen, out)
     totals = np.empty(order.chunks * width, sums)
-    crew.run(
+    workers.run(
         kernels.segment_max.add_rows, order.words, order.shift, order.row_starts, flat, width, compact, lanes, totals,
         output.reshape(-1).view(stored), unique,
     )  # fmt: skip
@@ -163,10 +163,10 @@ def _grad_grad(grad: Array, chosen: Array, *, out: Array | None = None) -> Array
         )
     output = place(out, chosen.shape, grad.dtype, argument="chosen", zero=False)
     words, _ = dtypes.as_words(grad)
-    crew = Crew(chosen.size * (8 + 2 * grad.itemsize))
-    bad = crew.run(
+    workers = Workers(chosen.size * (8 + 2 * grad.itemsize))
+    bad = workers.run(
         kernels.segment_max.take, chosen.reshape(-1), grad.shape[0], words, prod(grad.shape[1:]),
-        dtypes.as_words(output)[0], np.empty(crew.chunks, np.int64),
+        dtypes.as_words(output)[0], np.empty(workers.chunks, np.int64),
     )  # fmt: skip
     if bad >= 0:
         raise _bad_choice(chosen, int(bad), grad.shape[0], "the number of rows of grad")

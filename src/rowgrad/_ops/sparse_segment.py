@@ -13,7 +13,7 @@ from rowgrad._ops.sparse_segment_grad import KINDS, SNAKE, WORDS, G
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import FLOATS, IDS, REALS, Array
 from rowgrad._runtime.memory import goes_past, place
-from rowgrad._runtime.threads import Crew
+from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError, RowgradError
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ def _pool(kind: int, data: Array, indices: Array, segment_ids: Array, num_segmen
         return output
     stored, sums, _ = dtypes.summing(data.dtype)
     width = output.size // rows
-    crew = Crew(size * (16 + row_size))
-    bad = crew.run(
+    workers = Workers(size * (16 + row_size))
+    bad = workers.run(
         kernels.sparse_segment.pool, indices, segment_ids, rows, data.shape[0], data.reshape(-1).view(stored), width,
         kind, kernels.lanes.lanes_for(sums, width), output.reshape(-1).view(stored), goes_past(output, row_size),
-        not zero, AHEAD if data.nbytes > CACHED else 0, np.empty(crew.chunks, np.int64),
+        not zero, AHEAD if data.nbytes > CACHED else 0, np.empty(workers.chunks, np.int64),
     )  # fmt: skip
     if bad >= 0:
         raise _diagnose(bad, indices, segment_ids, rows, data.shape[0], num_segments is not None)

@@ -21,7 +21,7 @@ from rowgrad._ops.sparse_segment_grad import RANKS, SMALL_ROW, Factors, G, diagn
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import FLOATS, IDS, Array
 from rowgrad._runtime.memory import allocate, borrow_work, place, return_work
-from rowgrad._runtime.threads import Crew
+from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError, RowgradError
 
 
@@ -87,18 +87,18 @@ def _sum(values: Array, entries: Entries, *, compact: bool, out: Array | None = 
     if size <= SMALL and row_bytes <= SMALL_ROW and out is None and entries.limit < 2**31 > values.shape[0]:
         return _sum_small(values, entries, compact)
 
-    crew = Crew(size * (16 + row_bytes))
-    outside = crew.run(
-        kernels.weighted_sum.first_outside, entries.sources, values.shape[0], np.empty(crew.chunks, np.int64)
+    workers = Workers(size * (16 + row_bytes))
+    outside = workers.run(
+        kernels.weighted_sum.first_outside, entries.sources, values.shape[0], np.empty(workers.chunks, np.int64)
     )
-    order = order_ids(crew, entries.targets, None, entries.limit, size)
+    order = order_ids(workers, entries.targets, None, entries.limit, size)
     wrong = [position for position in (outside, order.bad) if position >= 0]
     if wrong:
         raise entries.bad(int(min(wrong)))
     factors = Factors(weights, 0, (1 << order.shift) - 1)
     unique = np.empty(order.distinct if compact else 0, entries.targets.dtype)
     output = sum_rows(
-        crew, order, values, factors, rows=None if compact else entries.limit, unique=unique,
+        workers, order, values, factors, rows=None if compact else entries.limit, unique=unique,
         argument=entries.argument, out=out, sources=entries.sources,
     )  # fmt: skip
     return RowGradient(output, unique) if compact else output
@@ -144,10 +144,10 @@ def _row_dot(a: Array, b: Array, a_rows: Array, b_rows: Array, *, out_type: str 
     wanted = a.dtype if out_type is None else dtypes.NUMPY[out_type]
     found = place(out, (size,), wanted, argument="a_rows", zero=False)
     dots = found if wanted == sums else allocate((size,), sums, argument="a_rows")
-    crew = Crew(size * (16 + 2 * width * a.itemsize))
-    bad = crew.run(
+    workers = Workers(size * (16 + 2 * width * a.itemsize))
+    bad = workers.run(
         kernels.weighted_sum.dot_rows, a.reshape(-1).view(stored), a_rows, a.shape[0], b.reshape(-1).view(stored),
-        b_rows, b.shape[0], width, np.empty(0, sums), dots, np.empty(crew.chunks, np.int64),
+        b_rows, b.shape[0], width, np.empty(0, sums), dots, np.empty(workers.chunks, np.int64),
     )  # fmt: skip
     if bad >= 0:
         raise _bad_row(int(bad), a, b, a_rows, b_rows)

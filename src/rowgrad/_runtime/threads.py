@@ -24,7 +24,7 @@ from rowgrad.errors import InvalidArgumentError
 GRAIN = 1 << 18
 CHUNKS_PER_THREAD = 4
 MOST_THREADS = 256
-# How many times a helper listens for more work before it sleeps: about as long as waking it would take.
+# How many times a helper looks for more work before it sleeps: about as long as waking it would take.
 PATIENCE = 100_000
 
 _chosen: int | None = None
@@ -80,7 +80,7 @@ def _cores() -> int:
         return os.cpu_count() or 1
 
 
-class Crew:
+class Workers:
     """The threads for one operator call: `chunks` is how many parts its work comes in."""
 
     __slots__ = ("chunks", "helpers")
@@ -94,8 +94,8 @@ class Crew:
             _wake(self.helpers)  # they are up by the time there is work
 
     def run(self, kernel: Any, *args: Any) -> Any:
-        """Call `kernel` with a new team, this crew's number of chunks, and `args`."""
-        args = (kernels.sharing.new_workers(_bell()), self.chunks, *args)
+        """Call `kernel` with new counters to share its work by, the number of chunks, and `args`."""
+        args = (kernels.sharing.new_workers(_wakeups()), self.chunks, *args)
         if self.helpers == 0:
             return kernel(*args)
         job = [kernel, args]
@@ -108,26 +108,26 @@ class Crew:
 
 
 class _Helper:
-    """A thread that works on jobs, listens a moment for the next one, then sleeps."""
+    """A thread that works on jobs, watches a moment for the next one, then sleeps."""
 
     def __init__(self, number: int) -> None:
-        self.bell = _bell()  # here, so that the helper has nothing to import
+        self.wakeups = _wakeups()  # here, so that the helper has nothing to import
         self.asleep = False
-        self.pillow = threading.Lock()
-        self.pillow.acquire()
+        self.sleep = threading.Lock()
+        self.sleep.acquire()
         self.thread = threading.Thread(target=self.run, name=f"rowgrad-{number}", daemon=True)
 
     def run(self) -> None:
-        bell, jobs, heard = self.bell, _jobs, 0
+        wakeups, jobs, seen = self.wakeups, _jobs, 0
         while True:
-            heard = kernels.sharing.watch(bell, heard)
+            seen = kernels.sharing.watch(wakeups, seen)
             if self._work(jobs):
                 continue
             self.asleep = True
             if jobs:  # a caller is about to begin, unless it has to compile first
-                heard = kernels.sharing.watch(bell, heard)
-            if not self._work(jobs):  # nothing came between listening and lying down
-                self.pillow.acquire()
+                seen = kernels.sharing.watch(wakeups, seen)
+            if not self._work(jobs):  # nothing came between watching and falling asleep
+                self.sleep.acquire()
             self.asleep = False
 
     def _work(self, jobs: "deque[list[Any]]") -> bool:
@@ -142,22 +142,16 @@ class _Helper:
             except ValueError:  # the call is over
                 found = True
                 continue
-            if _has_begun(args[0]):
+            if kernels.sharing.has_begun(args[0]):
                 kernel(*args)
                 return True
             jobs.append(job)
         return found
 
     def wake(self) -> None:
-        if self.asleep and self.pillow.locked():
+        if self.asleep and self.sleep.locked():
             with suppress(RuntimeError):  # another thread was faster
-                self.pillow.release()
-
-
-def _has_begun(team: Any) -> bool:
-    """Whether the caller has entered the machine code of its kernel, which begins with `kernels.sharing.enter`."""
-    counters, _ = team
-    return bool(counters[kernels.sharing.ARRIVALS * kernels.sharing.STRIDE])
+                self.sleep.release()
 
 
 def call_helpers() -> None:
@@ -183,18 +177,18 @@ def _wake(wanted: int) -> None:
 
 
 @cache
-def _bell() -> Any:
+def _wakeups() -> Any:
     kernels.compile  # noqa: B018 (first, since it imports Numba where no signal interrupts it)
-    bell = kernels.sharing.new_wakeups()
-    bell[kernels.sharing.LINE] = PATIENCE
-    return bell
+    wakeups = kernels.sharing.new_wakeups()
+    wakeups[kernels.sharing.LINE] = PATIENCE
+    return wakeups
 
 
 def _after_fork() -> None:
     """A forked child has none of its parent's threads."""
     global _jobs, _helpers, _lock
     _jobs, _helpers, _lock = deque(), [], threading.RLock()
-    _bell.cache_clear()
+    _wakeups.cache_clear()
 
 
 if hasattr(os, "register_at_fork"):

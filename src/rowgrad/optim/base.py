@@ -16,7 +16,7 @@ from rowgrad._ops.results import RowGradient
 from rowgrad._ops.sparse_segment_grad import Factors, check_pairs, diagnose, factors_of, sort_pairs, sum_few
 from rowgrad._runtime import arrays, dtypes
 from rowgrad._runtime.memory import allocate
-from rowgrad._runtime.threads import Crew
+from rowgrad._runtime.threads import Workers
 from rowgrad.errors import DTypeError, InvalidArgumentError
 from rowgrad.optim.arguments import (
     LIKE_TABLE,
@@ -260,8 +260,8 @@ class Optimizer:
         elif rows.size and target.size:
             pairs = _sort(kind, grads, rows, segments, factors, target.shape[0], plan)
             stored, sums, _ = dtypes.summing(target.dtype)
-            block = kernels.optim.BLOCK * pairs.crew.chunks
-            pairs.crew.run(
+            block = kernels.optim.BLOCK * pairs.workers.chunks
+            pairs.workers.run(
                 kernels.optim.change_pooled, pairs.order.words, pairs.order.shift, grads.reshape(-1).view(stored),
                 step.target.width, *pairs.factors, step.rule.kind, step.rule.numbers, step.lanes,
                 target.reshape(-1).view(stored), *step.memory, np.empty(block * step.target.width, sums),
@@ -285,7 +285,7 @@ class Optimizer:
             return
         stored, sums, _ = dtypes.summing(target.dtype)
         like_table = list(self._layout().values()).count(LIKE_TABLE)
-        Crew(target.nbytes * (2 + 2 * like_table)).run(
+        Workers(target.nbytes * (2 + 2 * like_table)).run(
             kernels.optim.change_others, words, shift, target.shape[0], step.target.width, step.rule.kind,
             step.rule.numbers, step.lanes, np.zeros(step.target.width, sums), target.reshape(-1).view(stored),
             *step.memory,
@@ -296,18 +296,18 @@ def _change(step: _Step, grads: "Array", rows: "Array") -> int:
     """Change the rows of the table that a compact gradient has; gives the first that is wrong, or -1."""
     target = step.target.array
     stored = dtypes.summing(target.dtype).stored
-    crew = Crew(2 * grads.nbytes)
-    return crew.run(  # type: ignore[no-any-return]
+    workers = Workers(2 * grads.nbytes)
+    return workers.run(  # type: ignore[no-any-return]
         kernels.optim.change, rows, target.shape[0], grads.reshape(-1).view(stored), step.target.width,
         step.rule.kind, step.rule.numbers, step.lanes, target.reshape(-1).view(stored),
-        *step.memory, np.empty(crew.chunks, np.int64),
+        *step.memory, np.empty(workers.chunks, np.int64),
     )  # fmt: skip
 
 
 class _Pairs(NamedTuple):
     """The sorted entries of a pooled look-up: whose factor counts, and where each entry's gradient is."""
 
-    crew: Crew
+    workers: Workers
     order: Order
     factors: Factors
     sources: "tuple[Array, int] | None"
@@ -317,16 +317,16 @@ def _sort(kind: int, grads: "Array", rows: "Array", segments: "Array", weights: 
           plan: "Plan | None") -> _Pairs:  # fmt: skip
     sources = None
     if weights is None:
-        crew, order = sort_pairs(kind, grads, rows, segments, limit, "rows of the table", plan)
-        factors = factors_of(crew, kind, order, grads.dtype)
+        workers, order = sort_pairs(kind, grads, rows, segments, limit, "rows of the table", plan)
+        factors = factors_of(workers, kind, order, grads.dtype)
     else:
         if plan is not None:
             plan.check("rows of the table", limit, "grad", grads.shape[0])
-        crew = Crew(rows.size * (16 + grads.nbytes // max(grads.shape[0], 1)))
-        outside = crew.run(
-            kernels.weighted_sum.first_outside, segments, grads.shape[0], np.empty(crew.chunks, np.int64)
+        workers = Workers(rows.size * (16 + grads.nbytes // max(grads.shape[0], 1)))
+        outside = workers.run(
+            kernels.weighted_sum.first_outside, segments, grads.shape[0], np.empty(workers.chunks, np.int64)
         )
-        order = order_ids(crew, rows, None, limit, rows.size)
+        order = order_ids(workers, rows, None, limit, rows.size)
         wrong = [position for position in (outside, order.bad) if position >= 0]
         if wrong:
             raise diagnose(min(wrong), rows, segments, limit, "rows of the table", grads.shape[0],
@@ -335,7 +335,7 @@ def _sort(kind: int, grads: "Array", rows: "Array", segments: "Array", weights: 
         sources = (segments, grads.shape[0])
     if order.row_names is not None:
         raise InvalidArgumentError("table and grad have too many rows for one pass.", code="too-large")
-    return _Pairs(crew, order, factors, sources)
+    return _Pairs(workers, order, factors, sources)
 
 
 def _fit_weights(weights: Any, rows: "Array", grads: "Array") -> "Array":
