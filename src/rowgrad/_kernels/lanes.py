@@ -43,18 +43,18 @@ class LanesModel(models.PrimitiveModel):  # type: ignore[misc]
         super().__init__(dmm, fe_type, ir.VectorType(element, fe_type.count))
 
 
-MOST = 256  # bytes in a vector: more would not stay in registers
+WIDTHS = (256, 128, 64, 32, 16)  # bytes in a vector; wider ones would not stay in registers
 
 
 @cache
 def lanes_for(sums: "np.dtype[Any]", width: int) -> "np.ndarray[Any, Any]":
-    """What tells a kernel how wide its vectors are: as many lanes as `width` has columns, at most, a power of two.
+    """What tells a kernel how wide its vectors are: as wide as fits `width` columns, or single elements.
 
     It is an array without elements whose number of dimensions says it, so that a kernel is compiled once for each
     vector width that is in use, and holds code for no other.
     """
-    most = min(max(width, 1), MOST // sums.itemsize)
-    return np.empty((0,) * most.bit_length(), sums)
+    counts = [nbytes // sums.itemsize for nbytes in WIDTHS if nbytes <= width * sums.itemsize]
+    return np.empty((0,) * max(counts, default=1).bit_length(), sums)
 
 
 @intrinsic

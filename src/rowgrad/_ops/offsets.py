@@ -7,6 +7,7 @@ import numpy as np
 from rowgrad import _kernels as kernels
 from rowgrad._ops import checks
 from rowgrad._ops.catalogue import Example, Operator, declare
+from rowgrad._ops.order import one_id_type
 from rowgrad._ops.pins import Pin
 from rowgrad._runtime.dtypes import IDS, Array
 from rowgrad._runtime.memory import place
@@ -35,9 +36,11 @@ def _spread(offsets: Array, count: Any, *, out: Array | None = None) -> Array:
         )
     segment_ids = place(out, (size,), np.dtype(np.int32), argument="size", zero=False)
     workers = Workers(4 * size + offsets.nbytes)
-    bad = workers.run(kernels.offsets.spread, offsets, size, segment_ids, np.empty(workers.chunks, np.int64))
-    if bad >= 0:
-        raise _diagnose(offsets, int(bad), size)
+    bad = workers.run(
+        kernels.offsets.spread, *one_id_type(offsets), size, segment_ids, np.empty(workers.chunks, np.int64)
+    )
+    if wrong >= 0:
+        raise _diagnose(offsets, int(wrong), size)
     return segment_ids
 
 

@@ -11,6 +11,7 @@ from rowgrad._runtime.memory import allocate, scratch
 from rowgrad._runtime.threads import Workers
 
 WORD_BITS = 63
+LARGE_CALL = 1 << 15  # entries from which on ids of half the size are worth a kernel of their own
 COUNT_PARTNERS, COUNT_ROWS = 1, 2
 
 
@@ -34,6 +35,18 @@ class Order:
     partner_names: Array | None = None
 
 
+def one_id_type(*ids: Array) -> tuple[Array, ...]:
+    """The ids in one type, so that kernels are compiled for few combinations: int64, or int32 where calls are large.
+
+    Converting the ids of a small call costs less than reading its arguments.
+    """
+    if all(each.dtype == np.int64 for each in ids):
+        return ids
+    if ids[0].size >= LARGE_CALL and all(each.dtype == np.int32 for each in ids):
+        return ids
+    return tuple(each.astype(np.int64, copy=False) for each in ids)
+
+
 def order_ids(
     workers: Workers,
     rows: Array,
@@ -51,6 +64,10 @@ def order_ids(
     """
     if _bits(row_limit) + _bits(partner_limit) > WORD_BITS:
         return _order_large_ids(workers, rows, partners, row_limit, partner_limit, counted, keep)
+    if partners is None:
+        (rows,) = one_id_type(rows)
+    else:
+        rows, partners = one_id_type(rows, partners)
     size = rows.size
     shift = _bits(partner_limit)
     passes = -(-_bits(row_limit) // kernels.order.MOST_DIGIT_BITS)

@@ -14,7 +14,7 @@ from rowgrad import _kernels as kernels
 from rowgrad._kernels.kinds import SMALL
 from rowgrad._ops import checks
 from rowgrad._ops.catalogue import Example, Operator, declare
-from rowgrad._ops.order import WORD_BITS, order_ids
+from rowgrad._ops.order import WORD_BITS, one_id_type, order_ids
 from rowgrad._ops.pins import Pin
 from rowgrad._ops.results import RowGradient, SegmentMax
 from rowgrad._ops.sparse_segment_grad import SMALL_ROW, G, diagnose
@@ -51,7 +51,7 @@ def _max(data: Array, indices: Array, segment_ids: Array, num_segments: Any, *, 
     if size <= SMALL and row_bytes <= SMALL_ROW and segments < 2**31 > data.shape[0]:
         work = borrow_work(sums)
         wrong = kernels.segment_max.max_small(
-            segment_ids, indices, segments, data.shape[0], flat, width, lanes, *results, work[0]
+            *one_id_type(segment_ids, indices), segments, data.shape[0], flat, width, lanes, *results, work[0]
         )  # fmt: skip
         return_work(work)
         if wrong >= 0:

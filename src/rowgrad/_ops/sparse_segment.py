@@ -8,6 +8,7 @@ import numpy as np
 from rowgrad import _kernels as kernels
 from rowgrad._ops import checks
 from rowgrad._ops.catalogue import Attribute, Example, Operator, declare
+from rowgrad._ops.order import one_id_type
 from rowgrad._ops.pins import INT64_MAX, Pin
 from rowgrad._ops.sparse_segment_grad import KINDS, SNAKE, WORDS, G
 from rowgrad._runtime import dtypes
@@ -50,9 +51,10 @@ def _pool(kind: int, data: Array, indices: Array, segment_ids: Array, num_segmen
     width = output.size // rows
     workers = Workers(size * (16 + row_size))
     bad = workers.run(
-        kernels.sparse_segment.pool, indices, segment_ids, rows, data.shape[0], data.reshape(-1).view(stored), width,
-        kind, kernels.lanes.lanes_for(sums, width), output.reshape(-1).view(stored), goes_past(output, row_size),
-        not zero, AHEAD if data.nbytes > CACHED else 0, np.empty(workers.chunks, np.int64),
+        kernels.sparse_segment.pool, *one_id_type(indices, segment_ids), rows, data.shape[0],
+        data.reshape(-1).view(stored), width, kind, kernels.lanes.lanes_for(sums, width),
+        output.reshape(-1).view(stored), goes_past(output, row_size), not zero, AHEAD if data.nbytes > CACHED else 0,
+        np.empty(workers.chunks, np.int64),
     )  # fmt: skip
     if bad >= 0:
         raise _diagnose(bad, indices, segment_ids, rows, data.shape[0], num_segments is not None)

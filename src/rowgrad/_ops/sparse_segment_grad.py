@@ -15,7 +15,7 @@ from rowgrad import _kernels as kernels
 from rowgrad._kernels.kinds import MEAN, SMALL, SQRT_N, SUM
 from rowgrad._ops import checks
 from rowgrad._ops.catalogue import Example, Operator, declare
-from rowgrad._ops.order import COUNT_PARTNERS, COUNT_ROWS, Order, order_ids
+from rowgrad._ops.order import COUNT_PARTNERS, COUNT_ROWS, Order, one_id_type, order_ids
 from rowgrad._ops.pins import Pin
 from rowgrad._ops.results import RowGradient
 from rowgrad._runtime import dtypes
@@ -126,9 +126,9 @@ def _sum_pairs(kind: int, values: Array, rows: Array, partners: Array, row_limit
     workers, order = _sort(kind, values, rows, partners, row_limit, bad, by_row, argument, plan)
     factors = factors_of(workers, kind, order, values.dtype, by_row=by_row)
     if compact:
-        unique = np.empty(order.distinct, rows.dtype)
+        unique = np.empty(order.distinct, np.int64)
         output = sum_rows(workers, order, values, factors, rows=None, unique=unique, argument=argument)
-        return RowGradient(output, unique)
+        return RowGradient(output, unique.astype(rows.dtype, copy=False))
     return sum_rows(workers, order, values, factors, rows=row_limit, argument=argument, out=out)
 
 
@@ -189,22 +189,22 @@ def _sum_small(kind: int, values: Array, rows: Array, partners: Array, row_limit
     stored, sums, parts = dtypes.summing(values.dtype)
     size, tail = rows.size, values.shape[1:]
     if compact:
-        output, unique = np.empty((size, *tail), values.dtype), np.empty(size, rows.dtype)
+        output, unique = np.empty((size, *tail), values.dtype), np.empty(size, np.int64)
     else:
-        output, unique = allocate((row_limit, *tail), values.dtype, argument=argument, zero=True), rows[:0]
+        output, unique = allocate((row_limit, *tail), values.dtype, argument=argument, zero=True), NOTHING
     flat, width = output.reshape(-1), parts * prod(tail)
     source = values.reshape(-1)
     if stored is not values.dtype:
         flat, source = flat.view(stored), source.view(stored)
     work = borrow_work(sums)
     distinct = kernels.sparse_segment_grad.sum_small(
-        rows, partners, row_limit, values.shape[0], kind, by_row, source, width, compact,
+        *one_id_type(rows, partners), row_limit, values.shape[0], kind, by_row, source, width, compact,
         kernels.lanes.lanes_for(sums, width), flat, unique, *work,
     )  # fmt: skip
     return_work(work)
     if distinct < 0:
         raise bad(-1 - distinct)
-    return RowGradient(output[:distinct], unique[:distinct]) if compact else output
+    return RowGradient(output[:distinct], unique[:distinct].astype(rows.dtype, copy=False)) if compact else output
 
 
 def _gradient(kind: int, compact: bool, grad: Array, indices: Array, segment_ids: Array, count: Any, *,

@@ -10,7 +10,7 @@ import numpy as np
 from rowgrad import _kernels as kernels
 from rowgrad._kernels.kinds import SMALL
 from rowgrad._ops import OPERATORS, checks, combiners
-from rowgrad._ops.order import Order, order_ids
+from rowgrad._ops.order import Order, one_id_type, order_ids
 from rowgrad._ops.pins import Input, Pin
 from rowgrad._ops.results import RowGradient
 from rowgrad._ops.sparse_segment_grad import Factors, check_pairs, diagnose, factors_of, sort_pairs, sum_few
@@ -298,7 +298,7 @@ def _change(step: _Step, grads: "Array", rows: "Array") -> int:
     stored = dtypes.summing(target.dtype).stored
     workers = Workers(2 * grads.nbytes)
     return workers.run(  # type: ignore[no-any-return]
-        kernels.optim.change, rows, target.shape[0], grads.reshape(-1).view(stored), step.target.width,
+        kernels.optim.change, *one_id_type(rows), target.shape[0], grads.reshape(-1).view(stored), step.target.width,
         step.rule.kind, step.rule.numbers, step.lanes, target.reshape(-1).view(stored),
         *step.memory, np.empty(workers.chunks, np.int64),
     )  # fmt: skip
@@ -323,8 +323,9 @@ def _sort(kind: int, grads: "Array", rows: "Array", segments: "Array", weights: 
         if plan is not None:
             plan.check("rows of the table", limit, "grad", grads.shape[0])
         workers = Workers(rows.size * (16 + grads.nbytes // max(grads.shape[0], 1)))
+        (sources_of,) = one_id_type(segments)
         outside = workers.run(
-            kernels.weighted_sum.first_outside, segments, grads.shape[0], np.empty(workers.chunks, np.int64)
+            kernels.weighted_sum.first_outside, sources_of, grads.shape[0], np.empty(workers.chunks, np.int64)
         )
         order = order_ids(workers, rows, None, limit, rows.size)
         wrong = [position for position in (outside, order.bad) if position >= 0]
@@ -332,7 +333,7 @@ def _sort(kind: int, grads: "Array", rows: "Array", segments: "Array", weights: 
             raise diagnose(min(wrong), rows, segments, limit, "rows of the table", grads.shape[0],
                            "the number of rows of grad")  # fmt: skip
         factors = Factors(weights, 0, (1 << order.shift) - 1)
-        sources = (segments, grads.shape[0])
+        sources = (sources_of, grads.shape[0])
     if order.row_names is not None:
         raise InvalidArgumentError("table and grad have too many rows for one pass.", code="too-large")
     return _Pairs(workers, order, factors, sources)
