@@ -9,7 +9,7 @@ from optional import framework
 
 framework("jax")
 
-TEXT = (Path(__file__).parents[3] / "docs" / "jax.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[2] / "docs" / "jax.md").read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"^```py\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 
 
