@@ -44,6 +44,7 @@ lint: .venv-lint/ready studio/web/node_modules/.package-lock.json
 	.venv-lint/bin/ruff check .
 	.venv-lint/bin/ruff format --check .
 	.venv-lint/bin/mypy
+	.venv-lint/bin/lint-imports
 	npm --prefix studio/web run --silent check
 
 docs: .venv-lint/ready
@@ -51,7 +52,7 @@ docs: .venv-lint/ready
 
 clean:
 	rm -rf studio/web/dist studio/web/node_modules studio/web/.tests
-	rm -rf .venv .venv-* build dist tour.svg .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* build dist tour.svg .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # `make run` and `make studio` use the packages as users get them; the others see the sources as they are.
