@@ -1,7 +1,7 @@
 # Each target sets up what it needs, in virtual environments of this folder. Three are enough to begin with:
 #   make run     a page with the five gradient operators: every block's result, and a picture of it all
 #   make studio  draw pages in the browser; make studio PAGE=examples/pages/tour.page.json opens one
-#   make test    all tests
+#   make test    all tests; make quick takes two minutes
 
 PYTHON ?= python3
 # What the tests compare with and pass arrays of; `make test FRAMEWORKS=` does without, and says what it skips.
@@ -15,7 +15,7 @@ SOURCES := pyproject.toml $(shell find src -name '*.py' -o -name '*.pyi')
 STUDIO := studio/pyproject.toml studio/hatch_build.py studio/web/package-lock.json studio/web/build.mjs \
   $(shell find studio/src studio/web/src studio/web/static examples/pages -type f -not -name '*.pyc')
 
-.PHONY: run studio test test-oracle soak bench bench-scale lint docs clean
+.PHONY: run studio test quick test-oracle soak bench bench-scale lint docs clean
 
 run: .venv/ready
 	.venv/bin/rowgrad run examples/pages/tour.page.json --svg tour.svg --force
@@ -25,6 +25,11 @@ studio: .venv-studio/ready
 
 test: .venv-test/ready
 	.venv-test/bin/python -m pytest --ignore tests/oracle
+
+# The inner loop: the catalogue, every operator beside its plain loops with a few examples, errors, pages, documents.
+quick: .venv-test/ready
+	.venv-test/bin/python -m pytest --hypothesis-profile quick -m "not slow" \
+	  tests/test_*.py tests/ops tests/blocks tests/cli tests/docs tests/optim tests/runtime
 
 test-oracle: .venv-oracle/ready
 	.venv-oracle/bin/python -m pytest tests/oracle

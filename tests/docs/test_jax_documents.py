@@ -14,6 +14,7 @@ SNIPPETS = re.findall(r"^```py\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("library", ["optax", "flax", "equinox"])
+@pytest.mark.slow
 def test_snippets(library: str) -> None:
     (code,) = (code for code in SNIPPETS if f"import {library}" in code or f"from {library}" in code)
     framework(library)
