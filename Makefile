@@ -10,6 +10,9 @@ TENSORFLOW ?= tensorflow-cpu==2.21.0
 # Whom `make bench` measures against, and what draws its pictures.
 PEERS ?= $(TENSORFLOW) torch==2.13.0 fbgemm-gpu-cpu==1.8.0 jax scipy matplotlib
 
+# Two test processes, each with whole files; `make test PARALLEL=` runs all tests in one.
+PARALLEL ?= -n 2 --dist loadfile
+
 SOURCES := pyproject.toml $(shell find src -name '*.py' -o -name '*.pyi')
 
 STUDIO := studio/pyproject.toml studio/hatch_build.py studio/web/package-lock.json studio/web/build.mjs \
@@ -24,11 +27,11 @@ studio: .venv-studio/ready
 	.venv-studio/bin/rowgrad studio $(PAGE)
 
 test: .venv-test/ready
-	.venv-test/bin/python -m pytest --ignore tests/oracle
+	.venv-test/bin/python -m pytest $(PARALLEL) --ignore tests/oracle
 
 # The inner loop: the catalogue, every operator beside its plain loops with a few examples, errors, pages, documents.
 quick: .venv-test/ready
-	.venv-test/bin/python -m pytest --hypothesis-profile quick -m "not slow" \
+	.venv-test/bin/python -m pytest $(PARALLEL) --hypothesis-profile quick -m "not slow" \
 	  tests/test_*.py tests/ops tests/blocks tests/cli tests/docs tests/optim tests/runtime
 
 test-oracle: .venv-oracle/ready
