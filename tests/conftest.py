@@ -12,6 +12,7 @@ pytest_plugins = ["studio.browser"]
 
 # The tests assert no times, and run on machines that have other things to do.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("unhurried"), max_examples=3)
 settings.load_profile("unhurried")
 
 

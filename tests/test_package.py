@@ -27,6 +27,7 @@ def test_import_loads_no_framework_and_no_compiler() -> None:
     assert not heavy & set(loaded)
 
 
+@pytest.mark.slow
 def test_the_second_process_compiles_nothing(tmp_path: Path) -> None:
     code = (
         "import rowgrad; rowgrad.sparse_segment_mean_grad_v2([[1.0]], [0], [0], 1)\n"
@@ -37,6 +38,7 @@ def test_the_second_process_compiles_nothing(tmp_path: Path) -> None:
     assert int(run(code, ROWGRAD_CACHE_DIR=str(tmp_path))) == 0
 
 
+@pytest.mark.slow
 def test_without_any_writable_folder_kernels_still_run(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
