@@ -5,16 +5,19 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from inspect import Signature
 from pathlib import Path
 from typing import Any
 
 from pictures import pictures
 
-from rowgrad._ops import BLOCKS, FAMILIES, OPERATORS, Attribute, Operator, Pin
+from rowgrad import _ops
+from rowgrad._ops import Attribute, Operator, Pin
 from rowgrad._ops.callables import by_function, function_signature, raw_signature
 from rowgrad._ops.catalogue import REQUIRED
 from rowgrad._ops.docstrings import example_lines, page_call, page_inputs
+from rowgrad.blocks.operators import BLOCKS, FAMILIES, OPERATORS
 
 ROOT = Path(__file__).parent.parent
 OPERATOR_PAGES = Path("docs/operators")
@@ -67,7 +70,7 @@ def _calls(operator: Operator) -> str:
     """Every way to call it."""
     if not _is_function(operator):
         return page_call(operator)
-    lines = [f"rowgrad.raw_ops.{operator.name}{raw_signature(operator)}"]
+    lines = [f"rowgrad.{operator.module}.{operator.name}{raw_signature(operator)}"]
     if operator.function:
         lines.insert(0, f"rowgrad.{operator.function}{function_signature(by_function()[operator.function])}")
     return "\n".join(lines)
@@ -150,16 +153,19 @@ def functions_stub() -> str:
     return STUB_HEADER + _results([operators[-1] for _, operators in groups]) + "".join(stubs)
 
 
-def raw_ops_stub() -> str:
-    """`raw_ops.pyi`."""
-    stubs = [_stub(name, operator, raw_signature(operator)) for name, operator in sorted(OPERATORS.items())]
-    return STUB_HEADER + _results(list(OPERATORS.values())) + "".join(stubs)
+def raw_ops_stub(operators: Mapping[str, Operator]) -> str:
+    """The `raw_ops.pyi` of a module that has `operators`."""
+    stubs = [_stub(name, operator, raw_signature(operator)) for name, operator in sorted(operators.items())]
+    return STUB_HEADER + _results(list(operators.values())) + "".join(stubs)
 
 
 def _results(operators: list[Operator]) -> str:
-    """The import of the named tuples that `operators` give."""
-    names = sorted({operator.result.__name__ for operator in operators if operator.result})
-    return f"from rowgrad._ops.results import {', '.join(names)}\n\n"
+    """The imports of the named tuples that `operators` give."""
+    names: dict[str, set[str]] = {}
+    for operator in operators:
+        if operator.result:
+            names.setdefault(operator.result.__module__, set()).add(operator.result.__name__)
+    return "".join(f"from {module} import {', '.join(sorted(names[module]))}\n" for module in sorted(names)) + "\n"
 
 
 def _stub(name: str, operator: Operator, signature: Signature) -> str:
@@ -173,7 +179,8 @@ def generated() -> dict[Path, str]:
     files = {OPERATOR_PAGES / f"{operator.name}.md": page(operator) for operator in BLOCKS.values()}
     files[OPERATOR_PAGES / "index.md"] = index()
     files[Path("src/rowgrad/_ops/functions.pyi")] = functions_stub()
-    files[Path("src/rowgrad/raw_ops.pyi")] = raw_ops_stub()
+    files[Path("src/rowgrad/raw_ops.pyi")] = raw_ops_stub(_ops.OPERATORS)
+    files[Path("src/rowgrad/blocks/raw_ops.pyi")] = raw_ops_stub(OPERATORS)
     return files | pictures()
 
 

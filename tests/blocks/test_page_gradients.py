@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from rowgrad import RowGradient
-from rowgrad._ops import OPERATORS, Operator
+from rowgrad._ops import Operator
 from rowgrad.blocks import Page, Session
+from rowgrad.blocks.operators import OPERATORS
 from rowgrad.errors import PageError
 
 DIFFERENTIABLE = {name: operator for name, operator in OPERATORS.items() if operator.gradient}

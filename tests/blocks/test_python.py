@@ -96,7 +96,7 @@ def test_values_of_every_type(tmp_path: Path) -> None:
 
 def test_variables_change_after_the_step(tmp_path: Path) -> None:
     text = check(tmp_path, example_pages.training(), 3, {"x": np.ones((4, 3), np.float32)})
-    assert "descend = rowgrad.raw_ops.ApplyGradientDescent(var=w, alpha=0.1, delta=decay)" in text
+    assert "descend = rowgrad.blocks.raw_ops.ApplyGradientDescent(var=w, alpha=0.1, delta=decay)" in text
     assert "def step(x, w, table, accum, steps):" in text
 
 
@@ -162,11 +162,11 @@ def test_literals_have_types_only_where_they_need_them(tmp_path: Path) -> None:
     page.add("Mul", id="g", x="half:output", y={"value": ["NaN", "Infinity"], "dtype": "float16"})
     page.add("Mul", id="h", x=list(map(float, range(40))), y=2.0)
     text = check(tmp_path, page)
-    assert "a = rowgrad.raw_ops.Mul(x=half, y=0.1)" in text
-    assert "b = rowgrad.raw_ops.Mul(x=0.1, y=brain)" in text
-    assert "c = rowgrad.raw_ops.Mul(x=np.array([0.1], np.float64), y=[2.5])" in text
-    assert "e = rowgrad.raw_ops.Mul(x=np.array([1, 2], np.int8), y=3)" in text
-    assert "h = rowgrad.raw_ops.Mul(x=h_x, y=2.0)" in text
+    assert "a = rowgrad.blocks.raw_ops.Mul(x=half, y=0.1)" in text
+    assert "b = rowgrad.blocks.raw_ops.Mul(x=0.1, y=brain)" in text
+    assert "c = rowgrad.blocks.raw_ops.Mul(x=np.array([0.1], np.float64), y=[2.5])" in text
+    assert "e = rowgrad.blocks.raw_ops.Mul(x=np.array([1, 2], np.int8), y=3)" in text
+    assert "h = rowgrad.blocks.raw_ops.Mul(x=h_x, y=2.0)" in text
 
 
 @pytest.mark.parametrize("dtype", [*NUMPY, "string"])

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from drawn import SVG, five_gradients, forward_and_backward, parsed, pooled_mean, random_page, texts, titles
 
-from rowgrad._ops import BLOCKS
 from rowgrad._runtime import dtypes
 from rowgrad.blocks import Page, Session, looks, svg, values
+from rowgrad.blocks.operators import BLOCKS
 from rowgrad.blocks.picture import heatmap
 from rowgrad.blocks.svg import page_in_svg
 from rowgrad.errors import FileError

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from rowgrad._cli import app, examples
 from rowgrad._cli.ops import example_command
-from rowgrad._ops import BLOCKS, FAMILIES, OPERATORS
+from rowgrad.blocks.operators import BLOCKS, FAMILIES, OPERATORS
 
 
 def run(*args, columns=100):

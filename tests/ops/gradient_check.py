@@ -5,15 +5,19 @@ recorded too, so that gradients have gradients. `check` is what tests call.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from rowgrad._ops import OPERATORS, Operator
+from rowgrad._ops import Operator
+from rowgrad._ops import gradients as by_rules
 from rowgrad._ops.attributes import check_attributes
-from rowgrad._ops.gradients import apply_to_arrays, backward, evaluate, rules, type_names, typed
+from rowgrad._ops.gradients import apply_to_arrays, evaluate, rules, type_names, typed
+from rowgrad.blocks.operators import OPERATORS
 
 Array = np.ndarray[Any, Any]
+backward = partial(by_rules.backward, operators=OPERATORS)
 STEP = 1e-6
 
 
@@ -34,7 +38,8 @@ class Tape:
     def __init__(self) -> None:
         self.steps: list[tuple[Operator, dict[str, Any], dict[str, Any], dict[str, Var]]] = []
 
-    def apply(self, operator: Operator, arguments: list[Any], attributes: Mapping[str, Any]) -> dict[str, Var]:
+    def apply(self, name: str, arguments: list[Any], attributes: Mapping[str, Any]) -> dict[str, Var]:
+        operator = OPERATORS[name]
         settings = check_attributes(operator, attributes)
         results = apply_to_arrays(operator, array_of(arguments), settings)
         outputs = {name: Var(result) for name, result in results.items()}
@@ -70,7 +75,7 @@ class Tape:
     def _sum(self, gradients: list[Any]) -> Any:
         if len(gradients) == 1:
             return gradients[0]
-        return self.apply(OPERATORS["AddN"], [gradients], {})["sum"]
+        return self.apply("AddN", [gradients], {})["sum"]
 
 
 def difference(function: Any, at: Array) -> Array:
@@ -134,7 +139,7 @@ def _check_second(operator: Any, inputs: Any, settings: Any, varied: Any, weight
     tape = Tape()
     leaves = {pin: [Var(x) for x in v] if isinstance(v, list) else Var(v) for pin, v in varied.items()}
     d_outputs = {pin: Var(weight) for pin, weight in weights.items()}
-    outputs = tape.apply(operator, [{**inputs, **leaves}[pin.name] for pin in operator.inputs], settings)
+    outputs = tape.apply(operator.name, [{**inputs, **leaves}[pin.name] for pin in operator.inputs], settings)
     keys = list(flattened(varied))
     targets = [leaves[pin][i] if isinstance(leaves[pin], list) else leaves[pin] for pin, i in keys]
     gradients = tape.gradients([(outputs[pin], d_outputs[pin]) for pin in weights], targets)

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gradient_check import backward
 
 import rowgrad
-from rowgrad._ops import OPERATORS, Operator
+from rowgrad._ops import Operator
 from rowgrad._ops.attributes import check_attributes
-from rowgrad._ops.gradients import apply_to_arrays, backward, parse
+from rowgrad._ops.gradients import apply_to_arrays, parse
 from rowgrad._runtime.dtypes import FLOATS
+from rowgrad.blocks.operators import OPERATORS
 
 RNG = np.random.default_rng(5)
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 import rowgrad
-from rowgrad import raw_ops
 from rowgrad._ops import Operator
 from rowgrad._runtime.dtypes import Array
+from rowgrad.blocks import raw_ops
 
 DIGITS = 1e-6  # the examples are written down to six digits
 

@@ -13,10 +13,11 @@ from rich.text import Text
 
 from rowgrad._cli import names, show
 from rowgrad._cli.op import option_name
-from rowgrad._ops import BLOCKS, FAMILIES, OPERATORS, Attribute, Operator, Pin
+from rowgrad._ops import Attribute, Operator, Pin
 from rowgrad._ops.callables import function_signature, raw_signature
 from rowgrad._ops.catalogue import REQUIRED
 from rowgrad._ops.docstrings import default_of, page_call
+from rowgrad.blocks.operators import BLOCKS, FAMILIES, OPERATORS
 
 NAME = typer.Argument(
     help="An operator, as SparseSliceGrad or sparse_slice_grad; all without it.", autocompletion=names.complete

@@ -77,8 +77,8 @@ def make_raw_op(operator: Operator) -> Callable[..., Any]:
         inputs = _bind(signature, names, args, kwargs)
         return operator(*inputs, **check_attributes(operator, given))
 
-    text = docstring([operator], f"raw_ops.{operator.name}", raw=True)
-    return _dressed(function, operator.name, "rowgrad.raw_ops", text, raw_signature(operator))
+    text = docstring([operator], f"{operator.module}.{operator.name}", raw=True)
+    return _dressed(function, operator.name, f"rowgrad.{operator.module}", text, raw_signature(operator))
 
 
 def _dressed(

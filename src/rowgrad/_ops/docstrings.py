@@ -81,7 +81,7 @@ def _code(formula: str) -> str:
 def example_lines(operator: Operator, call: str) -> Iterator[str]:
     """The worked example of `operator` as a doctest."""
     example = operator.example
-    yield ">>> import rowgrad"
+    yield f">>> import {call.split('.raw_ops.')[0] if '.raw_ops.' in call else 'rowgrad'}"
     yield f">>> result = {call}("
     for name, value in {**example.inputs, **example.attributes}.items():
         yield f"...     {name}={value!r},"

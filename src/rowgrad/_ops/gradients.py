@@ -22,7 +22,7 @@ from rowgrad._ops.catalogue import OPERATORS, Operator
 from rowgrad._ops.pins import is_untyped
 from rowgrad._runtime.dtypes import name_of
 
-Apply = Callable[[Operator, list[Any], dict[str, Any]], Mapping[str, Any]]
+Apply = Callable[[str, list[Any], dict[str, Any]], Mapping[str, Any]]
 
 
 @cache
@@ -88,7 +88,7 @@ class _Walk:
         assert isinstance(call.func, ast.Name)
         arguments = [self.value(argument) for argument in call.args]
         attributes = {keyword.arg: self.value(keyword.value) for keyword in call.keywords if keyword.arg}
-        return self.apply(OPERATORS[call.func.id], arguments, attributes)
+        return self.apply(call.func.id, arguments, attributes)
 
 
 def backward(
@@ -98,11 +98,20 @@ def backward(
     *,
     compact: bool = False,
     attributes: Mapping[str, Any] | None = None,
+    operators: Mapping[str, Operator] = OPERATORS,
 ) -> dict[str, Any]:
     """The gradients of all differentiable inputs, on arrays; an output whose gradient is not given gets zeros.
 
-    With `compact`, a rule that has a compact form uses it, and its gradient is a `RowGradient`.
+    With `compact`, a rule that has a compact form uses it, and its gradient is a `RowGradient`. `operators` are those
+    that rules may call.
     """
+
+    def apply(name: str, values: list[Any], attributes: Mapping[str, Any]) -> dict[str, Any]:
+        return apply_to_arrays(operators[name], values, attributes)
+
+    def apply_whole(name: str, values: list[Any], attributes: Mapping[str, Any]) -> dict[str, Any]:
+        return {"result": operators[name](*values, **attributes)}
+
     settings = check_attributes(operator, attributes or {})
     inputs = typed(operator, inputs)
     outputs = apply_to_arrays(operator, [inputs[pin.name] for pin in operator.inputs], settings)
@@ -116,9 +125,9 @@ def backward(
             continue
         is_compact = compact and pin.name in operator.compact_gradient
         stated = rules(operator, pin.name, flowing, compact=is_compact)
-        apply = _apply_whole if is_compact else apply_to_arrays
         parts = [{"part": part, "position": i} for i, part in enumerate(inputs[pin.name])] if pin.many else [{}]
-        found = [[evaluate(rule, {**names, **part}, apply, len) for rule in stated] for part in parts]
+        found = [[evaluate(rule, {**names, **part}, apply_whole if is_compact else apply, len) for rule in stated]
+                 for part in parts]  # fmt: skip
         sums = [sum(terms[1:], start=terms[0]) if len(terms) != 1 else terms[0] for terms in found if terms]
         if not sums:
             sums = [np.zeros_like(array) for array in (inputs[pin.name] if pin.many else [inputs[pin.name]])]
@@ -160,7 +169,3 @@ def apply_to_arrays(
     if operator.result is None:
         results = (results,)
     return dict(zip((pin.name for pin in operator.outputs), results, strict=True))
-
-
-def _apply_whole(operator: Operator, values: list[Any], attributes: Mapping[str, Any]) -> dict[str, Any]:
-    return {"result": operator(*values, **attributes)}

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rowgrad._ops import BLOCKS, Operator
+from rowgrad._ops import Operator
 from rowgrad._ops.gradients import evaluate, rules
 from rowgrad._ops.results import RowGradient
 from rowgrad._ops.shapes import Shape
@@ -17,6 +17,7 @@ from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import Array
 from rowgrad.blocks.inference import Signal
 from rowgrad.blocks.model import Block, Wire
+from rowgrad.blocks.operators import BLOCKS
 from rowgrad.blocks.page import Page
 from rowgrad.errors import PageError
 
@@ -156,11 +157,14 @@ class _Backward:
             self.contributions.setdefault(wire, []).append(found)
             return
         for rule in rules(block.operator, pin, flowing):
-            found = evaluate(rule, names, self.builder.apply, self.builder.rows)
+            found = evaluate(rule, names, self._apply, self.builder.rows)
             self.contributions.setdefault(wire, []).append(found)
 
-    def _keep_last(self, operator: Operator, arguments: list[Any], attributes: dict[str, Any]) -> Mapping[str, Any]:
-        self.last = self.builder.apply(operator, arguments, attributes)
+    def _apply(self, name: str, arguments: list[Any], attributes: dict[str, Any]) -> Mapping[str, Any]:
+        return self.builder.apply(BLOCKS[name], arguments, attributes)
+
+    def _keep_last(self, name: str, arguments: list[Any], attributes: dict[str, Any]) -> Mapping[str, Any]:
+        self.last = self._apply(name, arguments, attributes)
         return {"output": self.last["output"]}
 
     def gradient(self, wire: Wire) -> Any:

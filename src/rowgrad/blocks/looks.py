@@ -6,8 +6,6 @@ A type is told by shape as well as by colour: all floating-point types are circl
 import math
 from typing import NamedTuple
 
-from rowgrad._ops import FAMILIES
-
 
 class Look(NamedTuple):
     """A pin and its wires: the shape and the colour."""
@@ -58,7 +56,6 @@ POINTS: dict[str, list[tuple[float, float]]] = {
               (-5.4, -2), (-2, -2)],
 }  # fmt: skip
 
-# Families take these in the order of the catalogue, and begin again after the last.
 TINTS = (
     Tint("#d9e6f5", "#7f9dc0"),
     Tint("#f7e0cb", "#c99a6b"),
@@ -73,6 +70,24 @@ TINTS = (
     Tint("#f2dcec", "#bb8fae"),
 )
 PAGE = Tint("#e6e9ec", "#9aa4ad")  # blocks that hold data
+# The tint of each family, by its place in `TINTS`: one that is added later changes none of these.
+_TINT_OF = {
+    "sparse_segment": 0,
+    "sparse_segment_grad": 1,
+    "weighted_sum": 2,
+    "segment_max": 3,
+    "offsets": 4,
+    "fill_empty_rows": 5,
+    "sparse_slice": 6,
+    "elementwise": 7,
+    "shaping": 8,
+    "joining": 9,
+    "gathering": 10,
+    "reductions": 0,
+    "losses": 1,
+    "sparse_dense": 2,
+    "updates": 3,
+}
 
 INK, DIM, FAINT = "#1f2933", "#525e69", "#d5dbe1"
 PAPER, CARD, BOX = "#ffffff", "#fdfdfe", "#eef1f4"
@@ -94,5 +109,4 @@ def pin_look(dtype: str | None) -> Look:
 
 def tint(family: str) -> Tint:
     """The look of blocks of `family`."""
-    families = [name for name in FAMILIES if name != "page"]
-    return TINTS[families.index(family) % len(TINTS)] if family in families else PAGE
+    return PAGE if family == "page" else TINTS[_TINT_OF[family]]

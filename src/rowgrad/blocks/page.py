@@ -14,12 +14,13 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
-from rowgrad._ops import BLOCKS, Operator
+from rowgrad._ops import Operator
 from rowgrad._runtime.dtypes import Array
 from rowgrad._runtime.files import folder
 from rowgrad.blocks import layout
 from rowgrad.blocks.inference import Inferred, Signal, infer_block
 from rowgrad.blocks.model import Block, Source, Wire, as_wire, missing_input, output_pin
+from rowgrad.blocks.operators import BLOCKS
 from rowgrad.blocks.sources import constant, renamed, sort_out, without
 from rowgrad.errors import PageError, RowgradError
 

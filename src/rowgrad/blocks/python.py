@@ -312,7 +312,9 @@ def _imports(body: str) -> Iterator[str]:
         yield "import ml_dtypes"
     if "np." in body or f"{UNPACK}(" in body:
         yield "import numpy as np"
-    if "rowgrad." in body:
+    if "rowgrad.blocks." in body:
+        yield "import rowgrad.blocks"
+    elif "rowgrad." in body:
         yield "import rowgrad"
     yield f"from rowgrad._runtime.files import {'folder, ' * ('folder.' in body)}write"
     if "HERE" in body:

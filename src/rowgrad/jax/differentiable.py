@@ -17,7 +17,7 @@ import numpy as np
 from jax.custom_batching import custom_vmap
 from jax.extend import backend
 
-from rowgrad._ops import Operator
+from rowgrad._ops import OPERATORS, Operator
 from rowgrad._ops.attributes import check_attributes
 from rowgrad._ops.gradients import evaluate, parse, rules
 from rowgrad._ops.shapes import is_open
@@ -106,7 +106,8 @@ def _gradient(call: Call, name: str, saved: Mapping[str, Any], cotangents: Seque
     known |= {pin.name: count for pin, count in zip(operator.inputs, call.counts, strict=True) if count is not None}
     known |= {f"d_{output}": cotangent for output, cotangent in flowing.items()} | call.settings | dict(saved)
 
-    def apply_rule(used: Operator, values: list[Any], attributes: dict[str, Any]) -> Mapping[str, Any]:
+    def apply_rule(called: str, values: list[Any], attributes: dict[str, Any]) -> Mapping[str, Any]:
+        used = OPERATORS[called]
         results = apply(used, values, attributes)
         return results_of(used, results if used.result is not None else (results,))
 

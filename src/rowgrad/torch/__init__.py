@@ -1,4 +1,4 @@
-"""rowgrad for PyTorch: every operator of the catalogue as `torch.ops.rowgrad.…`, and under its Python name here.
+"""rowgrad for PyTorch: every function of rowgrad as `torch.ops.rowgrad.…`, and under its Python name here.
 
 CPU tensors share memory with the kernels; gradients flow to any order; `torch.compile`, `torch.func.vmap` and
 `torch.func.grad` work. See `docs/torch.md`. Importing this registers the operators with PyTorch.

@@ -5,7 +5,7 @@ expression in Python's syntax; it is compiled once, and evaluated with the opera
 """
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from types import CodeType
 from typing import Any
@@ -15,9 +15,7 @@ from torch._functorch.autograd_function import enable_single_level_autograd_func
 
 from rowgrad._ops import Operator
 from rowgrad._ops.gradients import mentioned, parse, rules
-from rowgrad.errors import DTypeError
 from rowgrad.torch.schema import DTYPES, NAMES, Role, roles, settings, snake_case, supported
-from rowgrad.torch.sizes import ON_NUMBERS, ON_TENSORS, holds_tensors
 
 
 @cache
@@ -50,43 +48,15 @@ def _rows(value: Any) -> Any:
 
 @cache
 def applied(operator: Operator) -> Callable[..., Any]:
-    """`operator` as rules call it: on tensors, on sizes, and with numbers in the place of tensors."""
+    """`operator` as rules call it: types are given by name, several results are a named tuple."""
     overload = getattr(torch.ops.rowgrad, snake_case(operator.name)).default
-    on_numbers, on_tensors = ON_NUMBERS.get(operator.name), ON_TENSORS.get(operator.name)
-    pin_roles = roles(operator)
-    fields = tuple(zip(operator.inputs, pin_roles, strict=True))
-    plain = operator.function is not None and not operator.attributes
     result = operator.result
 
     def apply(*values: Any, **attributes: Any) -> Any:
-        if plain:
-            results = overload(*values)
-            return results if result is None else result(*results)
-        if on_numbers is not None and not holds_tensors(values):
-            return on_numbers(*values, **attributes)
-        if on_tensors is not None:
-            return on_tensors(*values, **attributes)
-        given = {name: DTYPES.get(value, value) for name, value in attributes.items()}
-        results = overload(*(_tensors(fields, values)), **given)
+        results = overload(*values, **{name: DTYPES.get(value, value) for name, value in attributes.items()})
         return results if result is None else result(*results)
 
     return apply
-
-
-def _tensors(fields: tuple[Any, ...], values: tuple[Any, ...]) -> list[Any]:
-    """Arguments by the roles of their pins; a number takes the type of the tensors that share its type variable."""
-    like = {pin.dtype: value for (pin, role), value in zip(fields, values, strict=True) if holds_tensors((value,))}
-    example = next(iter(like.values()))
-    example = example[0] if isinstance(example, list | tuple) else example
-    found = []
-    for (pin, role), value in zip(fields, values, strict=True):
-        if role is Role.TENSOR and not isinstance(value, torch.Tensor):
-            dtype = like[pin.dtype].dtype if pin.dtype in like else torch.int64
-            value = torch.full((), value, dtype=dtype, device=example.device)
-        elif role is Role.SIZES and value and isinstance(value[0], list):
-            value = [number for pair in value for number in pair]
-        found.append(value)
-    return found
 
 
 @cache
@@ -107,8 +77,6 @@ class Gradient:
         stated = [rule for rule in operator.gradient.values() for rule in ((rule,) if isinstance(rule, str) else rule)]
         names = frozenset[str]().union(*map(mentioned, stated))
         whole = frozenset[str]().union(*(mentioned(rule) - _only_rows(rule) for rule in stated))
-        if "part" in names:  # it stands for each of the tensors of a pin that takes many
-            whole |= {pin.name for pin in operator.inputs if pin.many}
         self.kept_inputs = tuple(i for i, name in enumerate(self.inputs) if name in whole)
         self.counted = tuple(i for i, name in enumerate(self.inputs) if name in names - whole)
         self.kept_outputs = tuple(i for i, name in enumerate(self.outputs) if name in whole)
@@ -120,7 +88,7 @@ class Gradient:
         overload = getattr(torch.ops.rowgrad, snake_case(self.operator.name)).default
         redispatch, below = overload.redispatch, torch._C._after_autograd_keyset
         cpu, kernels, on_cpu = torch._C.DispatchKey.CPU, below.remove(torch._C.DispatchKey.ADInplaceOrView), self.on_cpu
-        positions, has_lists = self.differentiable, Role.TENSORS in self.roles
+        positions = self.differentiable
         keep, back = self.keep, self.back
 
         def forward(ctx: Any, call: tuple[Any, ...], *_: Any) -> Any:
@@ -149,8 +117,6 @@ class Gradient:
         def kernel(keyset: Any, *values: Any, **attributes: Any) -> Any:
             if torch.is_grad_enabled():
                 tensors = [values[i] for i in positions]
-                if has_lists:
-                    tensors = [x for value in tensors for x in (value if isinstance(value, list) else (value,))]
                 for tensor in tensors:
                     if tensor.requires_grad:
                         call = (keyset, values, attributes)
@@ -176,77 +142,43 @@ class Gradient:
         outputs = output if self.operator.result is not None else (output,)
         names: dict[str, Any] = {self.inputs[i]: _Rows(inputs[i].shape[0]) for i in self.counted}
         tensors: list[Any] = []
-        places: list[Any] = []
+        places: list[str] = []
         for i in self.kept_inputs:
-            value, role = inputs[i], self.roles[i]
-            if role is Role.TENSOR:
-                places.append((self.inputs[i], len(tensors), None))
-                tensors.append(value)
-            elif role is Role.TENSORS:
-                places.append((self.inputs[i], len(tensors), len(value)))
-                tensors.extend(value)
+            if self.roles[i] is Role.TENSOR:
+                places.append(self.inputs[i])
+                tensors.append(inputs[i])
             else:
-                names[self.inputs[i]] = self._numbers(i, value)
+                names[self.inputs[i]] = inputs[i]
         for i in self.kept_outputs:
-            places.append((self.outputs[i], len(tensors), None))
+            places.append(self.outputs[i])
             tensors.append(outputs[i])
         ctx.save_for_backward(*tensors)
         if self.operator.attributes:
             names |= settings(self.operator, attributes)
         if self.types:
             names |= self._type_names(inputs)
-        lengths = [len(inputs[i]) for i in self.differentiable] if Role.TENSORS in self.roles else None
         likes = [(o.shape, o.dtype, o.device) for o in outputs] if self.several else None
-        ctx.known = (names, places, lengths, likes)
-
-    def _numbers(self, position: int, value: Any) -> Any:
-        pairs = self.operator.inputs[position].shape == "[rank, 2]"
-        return [list(pair) for pair in zip(value[::2], value[1::2], strict=True)] if pairs else value
+        ctx.known = (names, places, likes)
 
     def _type_names(self, inputs: tuple[Any, ...]) -> dict[str, str]:
-        found = {}
-        for pin, role, value in zip(self.operator.inputs, self.roles, inputs, strict=True):
-            if pin.dtype in self.types:
-                first = value[0] if role is Role.TENSORS else value
-                found[pin.dtype] = NAMES[first.dtype] if isinstance(first, torch.Tensor) else "int64"
-        return found
+        return {pin.dtype: NAMES[value.dtype] for pin, value in zip(self.operator.inputs, inputs, strict=True)
+                if pin.dtype in self.types}  # fmt: skip
 
     def back(self, ctx: Any, flowing: tuple[Any, ...]) -> list[Any]:
         """The gradients of the differentiable inputs, one after the other; where nothing flows, None."""
-        fixed, places, lengths, likes = ctx.known
-        names = self._names(fixed, places, ctx.saved_tensors)
+        fixed, places, likes = ctx.known
+        names = {**fixed, **dict(zip(places, ctx.saved_tensors, strict=True))}
         reached = []
         for i, gradient in enumerate(flowing):
             name = self.outputs[i]
             if gradient is not None:
-                self._refuse_complex(gradient)
                 names[f"d_{name}"] = gradient
                 reached.append(name)
             elif likes is not None:
                 shape, dtype, device = likes[i]
                 names[f"d_{name}"] = torch.zeros(shape, dtype=dtype, device=device)
-        needed = ctx.needs_input_grad[1:]
-        if lengths is None:
-            return [self._sum(self.inputs[i], tuple(reached), names) if wanted else None
-                    for i, wanted in zip(self.differentiable, needed, strict=True)]  # fmt: skip
-        found: list[Any] = []
-        for i, length in zip(self.differentiable, lengths, strict=True):
-            parts = names.get(self.inputs[i], [None] * length)
-            for position, part in enumerate(parts):
-                at_part = {**names, "part": part, "position": position}
-                wanted = needed[len(found)]
-                found.append(self._sum(self.inputs[i], tuple(reached), at_part) if wanted else None)
-        return found
-
-    @staticmethod
-    def _names(fixed: Mapping[str, Any], places: list[Any], tensors: tuple[Any, ...]) -> dict[str, Any]:
-        names = dict(fixed)
-        for name, position, extra in places:
-            if extra is None:
-                names[name] = tensors[position]
-            else:
-                names[name] = list(tensors[position : position + extra])
-        return names
+        return [self._sum(self.inputs[i], tuple(reached), names) if wanted else None
+                for i, wanted in zip(self.differentiable, ctx.needs_input_grad[1:], strict=True)]  # fmt: skip
 
     def _sum(self, name: str, reached: tuple[str, ...], names: dict[str, Any]) -> Any:
         terms = [eval(_code(rule), _namespace(), names) for rule in _rules(self.operator, name, reached)]
@@ -256,16 +188,6 @@ class Gradient:
         for term in terms[1:]:
             total = total + term
         return total
-
-    def _refuse_complex(self, gradient: Any) -> None:
-        if gradient.is_complex() and self.operator.function is None:
-            raise DTypeError(
-                "gradients of this operator are for real numbers; complex ones would need conjugates. "
-                "Split the numbers into their parts, or use PyTorch's own operator.",
-                code="wrong-dtype",
-                value=str(gradient.dtype),
-                op=self.operator.name,
-            )
 
 
 @cache

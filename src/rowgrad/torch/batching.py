@@ -15,14 +15,12 @@ import torch
 from rowgrad._ops import Operator, Pin
 from rowgrad._ops.shapes import is_open, parts_of
 from rowgrad.errors import InvalidArgumentError
-from rowgrad.torch.schema import Role, roles, snake_case
+from rowgrad.torch.schema import snake_case
 
 
 @cache
 def _takes_columns(operator: Operator) -> frozenset[int]:
     """The inputs whose batch can become a column: rows of any further dimensions, each column computed on its own."""
-    if operator.shape_rule is not None:
-        return frozenset()
     columns = {i for i, pin in enumerate(operator.inputs) if _has_rows(pin) and is_open(pin)}
     values = {operator.inputs[i].dtype for i in columns if operator.inputs[i].dtype in operator.types}
     # A result of values that has no columns (a dot product) has summed over them.
@@ -44,17 +42,16 @@ def _whole(operator: Operator) -> set[str]:
 def vmap_rule(operator: Operator) -> Callable[..., Any]:
     """The function that `torch.library.register_vmap` takes."""
     overload = getattr(torch.ops.rowgrad, snake_case(operator.name)).default
-    pin_roles = roles(operator)
 
     def rule(info: Any, in_dims: tuple[Any, ...], *values: Any, **attributes: Any) -> Any:
-        batched = frozenset(i for i, dim in enumerate(in_dims) if _is_batched(dim))
+        batched = frozenset(i for i, dim in enumerate(in_dims) if dim is not None)
         columns = _takes_columns(operator)
         if batched and batched <= columns and not _decides_rows(operator, batched):
             return _as_columns(operator, overload, columns, info.batch_size, in_dims, values, attributes)
         _refuse_unknown_sizes(operator, batched)
         results = [
-            overload(*(_element(role, value, dim, i) for role, value, dim in
-                       zip(pin_roles, values, in_dims, strict=True)), **attributes)
+            overload(*(value if dim is None else value.select(dim, i)
+                       for value, dim in zip(values, in_dims, strict=True)), **attributes)
             for i in range(info.batch_size)
         ]  # fmt: skip
         if operator.result is None:
@@ -68,17 +65,6 @@ def _decides_rows(operator: Operator, batched: frozenset[int]) -> bool:
     """Whether ids are batched (the rows that a maximum chose) while a result lists the rows of all columns."""
     ids = any(operator.inputs[i].dtype in _whole(operator) for i in batched)
     return ids and not all(map(is_open, operator.outputs))
-
-
-def _is_batched(dim: Any) -> bool:
-    return any(part is not None for part in dim) if isinstance(dim, list | tuple) else dim is not None
-
-
-def _element(role: Role, value: Any, dim: Any, position: int) -> Any:
-    if role is Role.TENSORS:
-        dims = dim if isinstance(dim, list | tuple) else [dim] * len(value)
-        return [part if d is None else part.select(d, position) for part, d in zip(value, dims, strict=True)]
-    return value if dim is None else value.select(dim, position)
 
 
 def _as_columns(operator: Operator, overload: Any, columns: frozenset[int], size: int, in_dims: tuple[Any, ...],
@@ -102,7 +88,7 @@ def _refuse_unknown_sizes(operator: Operator, batched: frozenset[int]) -> None:
     """An output whose size depends on values of a batched input has as many sizes as the batch has elements."""
     for pin in operator.outputs:
         for part in parts_of(pin.shape):
-            if operator.shape_rule is None and _depends_on_values(part, operator):
+            if _depends_on_values(part, operator):
                 raise InvalidArgumentError(
                     f"the size of {pin.name} depends on values, so the results of a batch cannot be stacked. "
                     f"{_way_out(part)}",

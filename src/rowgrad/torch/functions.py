@@ -14,17 +14,12 @@ from rowgrad._ops import Operator
 from rowgrad._ops.callables import by_function, function_signature, raw_signature
 from rowgrad._ops.docstrings import docstring
 from rowgrad.errors import DTypeError, InvalidArgumentError
-from rowgrad.torch.schema import DTYPES, Role, is_supported, roles, snake_case
+from rowgrad.torch.schema import DTYPES, Role, roles, snake_case
 
 
 def functions() -> dict[str, Callable[..., Any]]:
     """All of them, by name."""
-    return {name: _function(name, operators) for name, operators in grouped().items()}
-
-
-def grouped() -> dict[str, list[Operator]]:
-    """The operators behind each function, those that tensors can have."""
-    return {name: operators for name, operators in by_function().items() if all(map(is_supported, operators))}
+    return {name: _function(name, operators) for name, operators in by_function().items()}
 
 
 def signature(operators: list[Operator]) -> Signature:

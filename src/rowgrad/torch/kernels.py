@@ -62,25 +62,14 @@ def cpu_kernel(operator: Operator) -> Callable[..., Any]:
 
 
 def _shaped(operator: Operator, values: tuple[Any, ...]) -> list[Any]:
-    """Lists of whole numbers as arrays; those that share the type of a tensor stay lists, which take any type."""
-    pairs = list(zip(operator.inputs, roles(operator), values, strict=True))
-    typed = {pin.dtype for pin, role, _ in pairs if role is not Role.SIZES}
-    found = []
-    for pin, role, value in pairs:
-        if role is Role.SIZES:
-            if pin.shape == "[rank, 2]":  # it comes flat
-                value = [list(pair) for pair in zip(value[::2], value[1::2], strict=True)]
-            if pin.dtype not in typed or not value:
-                value = np.array(value, np.int64).reshape(np.shape(value) or (0,))
-        found.append(value)
-    return found
+    """Lists of whole numbers as arrays."""
+    return [np.array(value, np.int64) if role is Role.SIZES else value
+            for role, value in zip(roles(operator), values, strict=True)]  # fmt: skip
 
 
 def device_kernel(operator: Operator) -> Callable[..., Any]:
-    """`operator` on tensors of any device, if it has a portable form."""
-    path = paths.PATHS.get(operator.name)
-    if path is None:
-        return paths.missing(operator)
+    """`operator` on tensors of any device."""
+    path = paths.PATHS[operator.name]
 
     def kernel(*values: Any, **given: Any) -> Any:
         return paths.call(operator, path, values, settings(operator, given) if operator.attributes else {})

@@ -1,4 +1,4 @@
-"""All operators of the catalogue, made known to PyTorch: schema, kernels, fake kernels, gradients, batching."""
+"""The sparse operators, made known to PyTorch: schema, kernels, fake kernels, gradients, batching."""
 
 import torch
 

@@ -1,7 +1,7 @@
 """What the catalogue's operators are in PyTorch: their names, and their schemas, read from pins and attributes.
 
 As everywhere in PyTorch, what says how large a result is (a count, a shape, axes) is no tensor but whole numbers, so
-that compiled programs know it: see `role`. Everything else is a tensor, or a list of tensors.
+that compiled programs know it: see `Role`. Everything else is a tensor.
 """
 
 import re
@@ -9,14 +9,10 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
-import numpy as np
 import torch
 
 from rowgrad._ops import OPERATORS, Attribute, Operator, Pin
 from rowgrad._ops.attributes import check_attributes
-from rowgrad._ops.catalogue import REQUIRED
-from rowgrad._ops.gradients import typed
-from rowgrad._ops.shapes import infer
 from rowgrad._runtime import dtypes
 
 NAMESPACE = "rowgrad"
@@ -31,7 +27,6 @@ class Role(Enum):
     """What a pin is in PyTorch; the value is its type in a schema."""
 
     TENSOR = "Tensor"
-    TENSORS = "Tensor[]"
     COUNT = "SymInt"
     SIZES = "SymInt[]"
 
@@ -41,56 +36,21 @@ def snake_case(name: str) -> str:
     return _BORDER.sub("_", name).lower()
 
 
-def is_supported(operator: Operator) -> bool:
-    """Whether each pin of `operator` can be a tensor: one that takes nothing but text cannot."""
-    return all(any(name in DTYPES for name in operator.dtypes_of(pin)) or pin.dtype in _settings(operator)
-               for pin in (*operator.inputs, *operator.outputs))  # fmt: skip
-
-
 def supported() -> list[Operator]:
-    """The operators of the catalogue that are operators of PyTorch too."""
-    return [operator for operator in OPERATORS.values() if is_supported(operator)]
-
-
-def _settings(operator: Operator) -> set[str]:
-    return {attribute.name for attribute in operator.attributes}
+    """The operators that are operators of PyTorch too: those that are functions of rowgrad."""
+    return [operator for operator in OPERATORS.values() if operator.function is not None]
 
 
 @cache
 def roles(operator: Operator) -> tuple[Role, ...]:
     """The role of each input, in order."""
-    found = tuple(_role(operator, pin) for pin in operator.inputs)
-    if Role.TENSOR in found or Role.TENSORS in found:
-        return found
-    # PyTorch finds a kernel by the tensors of a call, so one there must be.
-    return tuple(Role.TENSOR if role is Role.SIZES else role for role in found)
+    return tuple(_role(operator, pin) for pin in operator.inputs)
 
 
 def _role(operator: Operator, pin: Pin) -> Role:
-    if pin.many:
-        return Role.TENSORS
     if not set(operator.dtypes_of(pin)) <= set(dtypes.IDS):
         return Role.TENSOR
-    if pin.shape == "[]":
-        return Role.COUNT
-    if pin.shape.startswith("[rank") or _decides_shapes(operator, pin):
-        return Role.SIZES
-    return Role.TENSOR
-
-
-def _decides_shapes(operator: Operator, pin: Pin) -> bool:
-    """Whether a shape rule looks at the values of `pin`, as that of a sum does at its axes."""
-    if operator.shape_rule is None:
-        return False
-    values = typed(operator, operator.example.inputs)
-    many = {pin.name for pin in operator.inputs if pin.many}
-    shapes = {name: [np.shape(x) for x in v] if name in many else np.shape(v) for name, v in values.items()}
-    attributes = check_attributes(operator, operator.example.attributes)
-    without = {name: value for name, value in values.items() if name != pin.name}
-    return infer(operator, shapes, values, attributes) != infer(operator, shapes, without, attributes)
-
-
-_ATTRIBUTE_TYPES = {"bool": "bool", "int": "int", "float": "float", "text": "str", "dtype": "ScalarType"}
+    return {"[]": Role.COUNT, "[rank]": Role.SIZES}.get(pin.shape, Role.TENSOR)
 
 
 def schema(operator: Operator) -> str:
@@ -103,12 +63,9 @@ def schema(operator: Operator) -> str:
 
 
 def _attribute(attribute: Attribute) -> str:
-    kind = _ATTRIBUTE_TYPES[attribute.kind]
-    if attribute.default is REQUIRED:
-        return f"{kind} {attribute.name}"
-    if attribute.kind == "dtype" or attribute.default is None:
-        return f"{kind}? {attribute.name}=None"
-    return f"{kind} {attribute.name}={attribute.default!r}"
+    if attribute.kind == "dtype":
+        return f"ScalarType? {attribute.name}=None"
+    return f"{attribute.kind} {attribute.name}={attribute.default!r}"
 
 
 def settings(operator: Operator, given: dict[str, Any]) -> dict[str, Any]:

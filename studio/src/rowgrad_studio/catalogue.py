@@ -7,12 +7,13 @@ from functools import cache
 from typing import Any
 
 import rowgrad
-from rowgrad._ops import BLOCKS, FAMILIES, Attribute, Operator, Pin
+from rowgrad._ops import Attribute, Operator, Pin
 from rowgrad._ops.catalogue import REQUIRED
 from rowgrad._ops.docstrings import page_inputs
 from rowgrad._runtime import dtypes
 from rowgrad.blocks import looks
 from rowgrad.blocks.looks import PINS, UNKNOWN, Look
+from rowgrad.blocks.operators import BLOCKS, FAMILIES
 
 TYPES = (*dtypes.PLAIN, *dtypes.QUANTISED)
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from rowgrad._ops import BLOCKS
 from rowgrad._ops.catalogue import REQUIRED
 from rowgrad._runtime.dtypes import Array
 from rowgrad.blocks.graphdef.building import Builder, Given
@@ -21,6 +20,7 @@ from rowgrad.blocks.graphdef.names import KNOWN, GraphOp
 from rowgrad.blocks.graphdef.reading import Edge, Node, sorted_nodes
 from rowgrad.blocks.graphdef.tensors import Reader, bad
 from rowgrad.blocks.model import Wire
+from rowgrad.blocks.operators import BLOCKS
 from rowgrad.blocks.page import Page
 from rowgrad.errors import PageError
 

@@ -7,7 +7,7 @@ others say what differs. What TensorFlow has no single operator for is in `recip
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from rowgrad._ops import BLOCKS
+from rowgrad.blocks.operators import BLOCKS
 
 
 class GraphOp(NamedTuple):

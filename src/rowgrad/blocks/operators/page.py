@@ -6,9 +6,10 @@ blocks alike; `role` tells a session what each means.
 
 from typing import Any, NoReturn
 
-from rowgrad._ops.catalogue import REQUIRED, Attribute, Example, Operator, declare
+from rowgrad._ops.catalogue import REQUIRED, Attribute, Example, Operator
 from rowgrad._ops.pins import Pin
 from rowgrad._runtime.dtypes import PLAIN, QUANTISED
+from rowgrad.blocks.operators.catalogue import declare
 
 ANY = {"dtype": (*PLAIN, *QUANTISED), "T": (*PLAIN, *QUANTISED)}
 WHERE = "The path lies in the folder of the page, or in one below it."

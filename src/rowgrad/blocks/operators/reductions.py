@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from rowgrad._ops.broadcasting import Known, Result, ask, distinct_axes, fresh, listed, of_rank
-from rowgrad._ops.catalogue import Attribute, Example, Operator, declare
-from rowgrad._ops.elementwise import NARROW, REAL_ONLY, TOO_LARGE, WRONG_TYPE, wide
+from rowgrad._ops.catalogue import Attribute, Example, Operator
 from rowgrad._ops.pins import Pin
 from rowgrad._ops.shapes import same_size
 from rowgrad._runtime.dtypes import FLOATS, IDS, NUMBERS, Array
+from rowgrad.blocks.operators.catalogue import declare
+from rowgrad.blocks.operators.elementwise import NARROW, REAL_ONLY, TOO_LARGE, WRONG_TYPE, wide
 from rowgrad.errors import InvalidArgumentError
 
 

@@ -12,13 +12,14 @@ import numpy as np
 
 from rowgrad._ops import checks
 from rowgrad._ops.broadcasting import copied, of_rank, same
-from rowgrad._ops.catalogue import Attribute, Example, Operator, declare
+from rowgrad._ops.catalogue import Attribute, Example, Operator
 from rowgrad._ops.pins import Pin
-from rowgrad._ops.results import AdagradUpdate, AdamUpdate
 from rowgrad._ops.shapes import Shape
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import FLOATS, IDS, PLAIN, Array
 from rowgrad._runtime.memory import allocate, check_room
+from rowgrad.blocks.operators.catalogue import declare
+from rowgrad.blocks.operators.results import AdagradUpdate, AdamUpdate
 from rowgrad.errors import InvalidArgumentError
 
 BLOCK = 1 << 15  # elements that are worked on together: few enough that all their states stay in the cache

@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from rowgrad._ops import OPERATORS
 from rowgrad._ops.broadcasting import Known, Result, ask, at, first_true, fresh, listed, of_rank, same, sizes
-from rowgrad._ops.catalogue import OPERATORS, Example, Operator, declare
-from rowgrad._ops.elementwise import TOO_LARGE, WRONG_TYPE
+from rowgrad._ops.catalogue import Example, Operator
 from rowgrad._ops.pins import Pin
 from rowgrad._ops.shapes import Shape
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import FLOATS, IDS, INTEGERS, NUMBERS, PLAIN, Array
 from rowgrad._runtime.memory import allocate
+from rowgrad.blocks.operators.catalogue import declare
+from rowgrad.blocks.operators.elementwise import TOO_LARGE, WRONG_TYPE
 from rowgrad.errors import InvalidArgumentError, OutOfMemoryError, OutOfRangeError
 
 

@@ -25,12 +25,13 @@ from rowgrad._ops.broadcasting import (
     one_axis,
     sizes,
 )
-from rowgrad._ops.catalogue import Attribute, Example, Operator, declare
-from rowgrad._ops.elementwise import TOO_LARGE, WRONG_TYPE
+from rowgrad._ops.catalogue import Attribute, Example, Operator
 from rowgrad._ops.pins import Pin
-from rowgrad._ops.results import BroadcastAxes
 from rowgrad._ops.shapes import Shape
 from rowgrad._runtime.dtypes import IDS, PLAIN, Array
+from rowgrad.blocks.operators.catalogue import declare
+from rowgrad.blocks.operators.elementwise import TOO_LARGE, WRONG_TYPE
+from rowgrad.blocks.operators.results import BroadcastAxes
 from rowgrad.errors import InvalidArgumentError, OutOfRangeError
 
 

@@ -23,10 +23,11 @@ from rowgrad._ops.broadcasting import (
     same,
     same_as_all,
 )
-from rowgrad._ops.catalogue import REQUIRED, Attribute, Example, Operator, declare
+from rowgrad._ops.catalogue import REQUIRED, Attribute, Example, Operator
 from rowgrad._ops.pins import Pin
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import COMPLEX, FLOATS, NUMBERS, REALS, Array
+from rowgrad.blocks.operators.catalogue import declare
 from rowgrad.errors import InvalidArgumentError
 
 SIGNED = tuple(name for name in NUMBERS if not name.startswith("uint"))

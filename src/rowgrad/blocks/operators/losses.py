@@ -5,12 +5,13 @@ from typing import Any
 import numpy as np
 
 from rowgrad._ops.broadcasting import Known, Result, ask, fresh, of_rank, same
-from rowgrad._ops.catalogue import Example, Operator, declare
-from rowgrad._ops.elementwise import TOO_LARGE, WRONG_TYPE, equal, wide
+from rowgrad._ops.catalogue import Example, Operator
 from rowgrad._ops.pins import Pin
-from rowgrad._ops.reductions import SUMS_IN_FLOAT32, log_softmax, softmax
-from rowgrad._ops.results import CrossEntropy
 from rowgrad._runtime.dtypes import FLOATS, Array
+from rowgrad.blocks.operators.catalogue import declare
+from rowgrad.blocks.operators.elementwise import TOO_LARGE, WRONG_TYPE, equal, wide
+from rowgrad.blocks.operators.reductions import SUMS_IN_FLOAT32, log_softmax, softmax
+from rowgrad.blocks.operators.results import CrossEntropy
 
 
 def _sigmoid_loss(logits: Array, labels: Array) -> Array:

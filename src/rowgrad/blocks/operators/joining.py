@@ -22,12 +22,13 @@ from rowgrad._ops.broadcasting import (
     same_as_all,
     sizes,
 )
-from rowgrad._ops.catalogue import REQUIRED, Attribute, Example, Operator, declare
-from rowgrad._ops.elementwise import TOO_LARGE, WRONG_TYPE
+from rowgrad._ops.catalogue import REQUIRED, Attribute, Example, Operator
 from rowgrad._ops.pins import Pin
 from rowgrad._ops.shapes import Shape, Size, same_size
 from rowgrad._runtime.dtypes import IDS, NUMBERS, PLAIN, Array
 from rowgrad._runtime.memory import allocate
+from rowgrad.blocks.operators.catalogue import declare
+from rowgrad.blocks.operators.elementwise import TOO_LARGE, WRONG_TYPE
 from rowgrad.errors import InvalidArgumentError, OutOfRangeError
 
 
