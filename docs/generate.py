@@ -17,6 +17,7 @@ from rowgrad._ops import Attribute, Operator, Pin
 from rowgrad._ops.callables import by_function, function_signature, raw_signature
 from rowgrad._ops.catalogue import REQUIRED
 from rowgrad._ops.docstrings import example_lines, page_call, page_inputs
+from rowgrad._ops.rule_text import texts
 from rowgrad.blocks.operators import BLOCKS, FAMILIES, OPERATORS
 
 ROOT = Path(__file__).parent.parent
@@ -128,8 +129,8 @@ def _gradients(operator: Operator) -> str:
     return "\n".join(lines) + f"\n\nHere `d_` stands before the gradient that flows into an output{more}."
 
 
-def _rule(rule: str | tuple[str, ...]) -> str:
-    return " + ".join(f"`{term}`" for term in ((rule,) if isinstance(rule, str) else rule))
+def _rule(stated: Any) -> str:
+    return " + ".join(f"`{term}`" for term in texts(stated))
 
 
 def index() -> str:

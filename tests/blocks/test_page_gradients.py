@@ -233,7 +233,7 @@ def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     page = Page()
     page.add("Const", "x", value=np.array([2.0, 3.0]))
     page.add("Square", "y", x="x")
-    monkeypatch.setitem(dict.__getitem__(OPERATORS, "Square").gradient, "x", "Mul(d_y, x)")  # type: ignore[arg-type]
+    monkeypatch.setitem(dict.__getitem__(OPERATORS, "Square").gradient, "x", lambda op, d_y, x: op.Mul(d_y, x))  # type: ignore[arg-type]
     check = Session(page).check_gradients("y", ["x"])
     assert not check.ok
     assert "DISAGREE" in str(check)

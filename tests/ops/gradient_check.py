@@ -4,7 +4,7 @@
 recorded too, so that gradients have gradients. `check` is what tests call.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from rowgrad._ops import Operator
 from rowgrad._ops import gradients as by_rules
 from rowgrad._ops.attributes import check_attributes
-from rowgrad._ops.gradients import apply_to_arrays, evaluate, rules, type_names, typed
+from rowgrad._ops.gradients import Namespace, apply_to_arrays, evaluate, rules, type_names, typed
 from rowgrad.blocks.operators import OPERATORS
 
 Array = np.ndarray[Any, Any]
@@ -37,9 +37,13 @@ def array_of(value: Any) -> Any:
 class Tape:
     def __init__(self) -> None:
         self.steps: list[tuple[Operator, dict[str, Any], dict[str, Any], dict[str, Var]]] = []
+        self.op = Namespace(OPERATORS, lambda used: partial(self.call, used), lambda value: len(array_of(value)))
 
-    def apply(self, name: str, arguments: list[Any], attributes: Mapping[str, Any]) -> dict[str, Var]:
-        operator = OPERATORS[name]
+    def call(self, operator: Operator, *arguments: Any, **attributes: Any) -> Any:
+        outputs = self.apply(operator, arguments, attributes)
+        return operator.result(**outputs) if operator.result else next(iter(outputs.values()))
+
+    def apply(self, operator: Operator, arguments: Sequence[Any], attributes: Mapping[str, Any]) -> dict[str, Var]:
         settings = check_attributes(operator, attributes)
         results = apply_to_arrays(operator, array_of(arguments), settings)
         outputs = {name: Var(result) for name, result in results.items()}
@@ -69,13 +73,13 @@ class Tape:
                     continue
                 for rule in rules(operator, pin.name, frozenset(flowing)):
                     at_part = {**names, "part": part, "position": position}
-                    gradient = evaluate(rule, at_part, self.apply, lambda value: len(array_of(value)))
+                    gradient = evaluate(rule, self.op, at_part)
                     found.setdefault(part, []).append(gradient)
 
     def _sum(self, gradients: list[Any]) -> Any:
         if len(gradients) == 1:
             return gradients[0]
-        return self.apply("AddN", [gradients], {})["sum"]
+        return self.op.AddN(gradients)
 
 
 def difference(function: Any, at: Array) -> Array:
@@ -139,7 +143,7 @@ def _check_second(operator: Any, inputs: Any, settings: Any, varied: Any, weight
     tape = Tape()
     leaves = {pin: [Var(x) for x in v] if isinstance(v, list) else Var(v) for pin, v in varied.items()}
     d_outputs = {pin: Var(weight) for pin, weight in weights.items()}
-    outputs = tape.apply(operator.name, [{**inputs, **leaves}[pin.name] for pin in operator.inputs], settings)
+    outputs = tape.apply(operator, [{**inputs, **leaves}[pin.name] for pin in operator.inputs], settings)
     keys = list(flattened(varied))
     targets = [leaves[pin][i] if isinstance(leaves[pin], list) else leaves[pin] for pin, i in keys]
     gradients = tape.gradients([(outputs[pin], d_outputs[pin]) for pin in weights], targets)

@@ -18,6 +18,7 @@ from rowgrad._runtime.dtypes import Array
 from rowgrad._runtime.memory import check_apart
 from rowgrad.errors import RowgradError
 
+Rule = Callable[..., Any]  # a gradient rule, see `gradients`
 REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "REQUIRED"})()
 
 
@@ -51,7 +52,7 @@ class Operator:
     """One operator.
 
     `compute` takes ndarrays (lone whole numbers as ints) and, by name, attributes; it checks them, and gives ndarrays.
-    `gradient` has one rule per differentiable input, or several that are added up, each written as a call of other
+    `gradient` has one rule per differentiable input, or several that are added up, each a function that calls other
     operators (see `gradients`). `options` are keyword arguments that change how the result is made, not what it is:
     ``out`` and ``plan``. `function` is the name at the top level of the package, for those that have one; `module` is
     where it is under TensorFlow's name.
@@ -73,8 +74,8 @@ class Operator:
     cost: str
     example: Example
     compute: Callable[..., Any]
-    gradient: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
-    compact_gradient: Mapping[str, str] = field(default_factory=dict)
+    gradient: Mapping[str, Rule | tuple[Rule, ...]] = field(default_factory=dict)
+    compact_gradient: Mapping[str, Rule] = field(default_factory=dict)
     attributes: tuple[Attribute, ...] = ()
     options: tuple[str, ...] = ()
     result: type | None = None

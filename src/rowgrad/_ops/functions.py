@@ -1,6 +1,7 @@
 """The operators as functions in snake case, made from the catalogue. `functions.pyi` lists them for editors."""
 
-from rowgrad._ops.callables import by_function, make_function
+from rowgrad._ops.callables import ON_ARRAYS, make_functions
 
-__all__ = sorted(by_function())
-globals().update({name: make_function(name, operators) for name, operators in by_function().items()})
+_functions = make_functions(ON_ARRAYS)
+__all__ = sorted(_functions)
+globals().update(_functions)

@@ -5,12 +5,13 @@ literals, sums over no axis and reshapes to the same shape are left out, and the
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from rowgrad._ops import Operator
-from rowgrad._ops.gradients import evaluate, rules
+from rowgrad._ops.gradients import Namespace, evaluate, rules
 from rowgrad._ops.results import RowGradient
 from rowgrad._ops.shapes import Shape
 from rowgrad._runtime import dtypes
@@ -68,6 +69,7 @@ class _Backward:
         self.contributions: dict[Wire, list[Any]] = {}
         self.sums: dict[Wire, Any] = {}
         self.builder = _Builder(page)
+        self.op = self.builder.op
         self.compact = {wire for wire in targets if self._is_compact(wire)}
 
     def _blocks_on_path(self) -> set[str]:
@@ -107,8 +109,7 @@ class _Backward:
 
     def go(self) -> None:
         """Walk from the source back to the targets."""
-        ones = self.builder.apply(BLOCKS["OnesLike"], [self.source], {})["y"]
-        self.contributions[self.source] = [ones]
+        self.contributions[self.source] = [self.op.OnesLike(self.source)]
         for id in reversed(self.order):
             if id in self.on_path:
                 self._through(self.page[id])
@@ -150,22 +151,8 @@ class _Backward:
     def _contribute(
         self, block: Block, pin: str, wire: Wire, names: Mapping[str, Any], flowing: frozenset[str]
     ) -> None:
-        if wire in self.compact:
-            (rule,) = rules(block.operator, pin, flowing, compact=True)
-            evaluate(rule, names, self._keep_last, self.builder.rows)
-            found: Any = RowGradient(self.last["output"], self.last["sorted_unique_indices"])
-            self.contributions.setdefault(wire, []).append(found)
-            return
-        for rule in rules(block.operator, pin, flowing):
-            found = evaluate(rule, names, self._apply, self.builder.rows)
-            self.contributions.setdefault(wire, []).append(found)
-
-    def _apply(self, name: str, arguments: list[Any], attributes: dict[str, Any]) -> Mapping[str, Any]:
-        return self.builder.apply(BLOCKS[name], arguments, attributes)
-
-    def _keep_last(self, name: str, arguments: list[Any], attributes: dict[str, Any]) -> Mapping[str, Any]:
-        self.last = self._apply(name, arguments, attributes)
-        return {"output": self.last["output"]}
+        for rule in rules(block.operator, pin, flowing, compact=wire in self.compact):
+            self.contributions.setdefault(wire, []).append(evaluate(rule, self.op, names))
 
     def gradient(self, wire: Wire) -> Any:
         """The whole gradient of an output: where ways meet, the sum."""
@@ -173,29 +160,28 @@ class _Backward:
             return self.sums[wire]
         found = self.contributions.get(wire)
         if not found:
-            total: Any = self.builder.apply(BLOCKS["ZerosLike"], [wire], {})["y"]
+            total: Any = self.op.ZerosLike(wire)
         elif len(found) == 1:
             total = self.builder.as_wire(found[0]) if not isinstance(found[0], RowGradient) else found[0]
         elif wire in self.compact:
             total = self._sum_rows(wire, found)
         else:
-            total = self.builder.apply(BLOCKS["AddN"], [found], {})["sum"]
+            total = self.op.AddN(found)
         self.sums[wire] = total
         return total
 
     def _sum_rows(self, wire: Wire, found: list[RowGradient]) -> RowGradient:
         """Compact gradients of one table: all rows one after the other, and those of the same row added up."""
-        apply = self.builder.apply
+        op = self.op
         types = {self.page.signal(part.sorted_unique_indices).dtype for part in found}
         ids = [part.sorted_unique_indices for part in found]
         if len(types) > 1:
-            ids = [apply(BLOCKS["Cast"], [id], {"DstT": "int64"})["y"] for id in ids]
-        rows = apply(BLOCKS["Concat"], [[part.output for part in found], 0], {})["output"]
-        indices = apply(BLOCKS["Concat"], [ids, 0], {})["output"]
-        entries = apply(BLOCKS["Range"], [0, self.builder.rows(indices), 1], {})["output"]
-        arguments = [rows, indices, entries, self.builder.rows(wire)]
-        summed = apply(BLOCKS["SparseSegmentSumGradV2"], arguments, {})
-        return RowGradient(summed["output"], summed["sorted_unique_indices"])
+            ids = [op.Cast(id, DstT="int64") for id in ids]
+        rows = op.Concat([part.output for part in found], 0)
+        indices = op.Concat(ids, 0)
+        entries = op.Range(0, op.rows(indices), 1)
+        summed: RowGradient = op.SparseSegmentSumGradV2(rows, indices, entries, op.rows(wire))
+        return summed
 
 
 class _Zeros:
@@ -218,9 +204,14 @@ class _Builder:
     def __init__(self, page: Page) -> None:
         self.page = page
         self.added: dict[Any, dict[str, Any]] = {}
+        self.op = Namespace(BLOCKS, lambda operator: partial(self.apply, operator), self.rows)
 
-    def apply(self, operator: Operator, arguments: list[Any], attributes: Mapping[str, Any]) -> dict[str, Any]:
-        """The outputs of `operator`, as wires, or as arrays where they are certain."""
+    def apply(self, operator: Operator, *arguments: Any, **attributes: Any) -> Any:
+        """What `operator` gives, as wires, or as arrays where they are certain."""
+        outputs = self._outputs(operator, arguments, attributes)
+        return next(iter(outputs.values())) if operator.result is None else operator.result(**outputs)
+
+    def _outputs(self, operator: Operator, arguments: tuple[Any, ...], attributes: Mapping[str, Any]) -> dict[str, Any]:
         values = [self._settled(argument, operator.dtypes_of(pin))
                   for pin, argument in zip(operator.inputs, arguments, strict=True)]  # fmt: skip
         simple = self._without_block(operator, values, attributes)
@@ -236,11 +227,10 @@ class _Builder:
     def _settled(self, value: Any, allowed: tuple[str, ...]) -> Any:
         """`value` for a pin that takes the types `allowed`."""
         if isinstance(value, _Zeros):
-            return self.apply(BLOCKS["ZerosLike"], [value.like], {})["y"]
+            return self.op.ZerosLike(value.like)
         if isinstance(value, _Rows):
             dtype = "int64" if "int64" in allowed else "int32"
-            sizes = self.apply(BLOCKS["Shape"], [value.of], {"out_type": dtype})["output"]
-            return self.apply(BLOCKS["Gather"], [sizes, 0], {})["output"]
+            return self.op.Gather(self.op.Shape(value.of, out_type=dtype), 0)
         return [self._settled(item, allowed) for item in value] if isinstance(value, list) else value
 
     def as_wire(self, value: Any) -> Wire:

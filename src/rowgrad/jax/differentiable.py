@@ -4,7 +4,6 @@ A call goes down three steps: `apply` (rules, by `jax.custom_vjp`), `_run` (at o
 `_batched` (`vmap`) and `_traced` (kernels on CPUs, JAX's own operations elsewhere).
 """
 
-import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,7 +18,8 @@ from jax.extend import backend
 
 from rowgrad._ops import OPERATORS, Operator
 from rowgrad._ops.attributes import check_attributes
-from rowgrad._ops.gradients import evaluate, parse, rules
+from rowgrad._ops.gradients import Namespace, each, evaluate, rules
+from rowgrad._ops.rule_text import needed
 from rowgrad._ops.shapes import is_open
 from rowgrad._runtime import dtypes
 from rowgrad.errors import RowgradError
@@ -57,6 +57,14 @@ def apply(
     settings = {} if attributes is None else check_attributes(operator, attributes)
     call, given = bind(operator, values, settings, most, _portable.get())
     return call.wrap(_differentiable(call)(*given))
+
+
+def _applied(operator: Operator) -> Callable[..., Any]:
+    """`operator` as rules call it."""
+    return lambda *values, **attributes: apply(operator, values, attributes)
+
+
+OP = Namespace(OPERATORS, _applied, lambda array: array.shape[0])
 
 
 @lru_cache(maxsize=4096)
@@ -105,33 +113,14 @@ def _gradient(call: Call, name: str, saved: Mapping[str, Any], cotangents: Seque
     known |= {other: jax.ShapeDtypeStruct(shape, dtypes.NUMPY[dtype]) for other, (shape, dtype) in shapes.items()}
     known |= {pin.name: count for pin, count in zip(operator.inputs, call.counts, strict=True) if count is not None}
     known |= {f"d_{output}": cotangent for output, cotangent in flowing.items()} | call.settings | dict(saved)
-
-    def apply_rule(called: str, values: list[Any], attributes: dict[str, Any]) -> Mapping[str, Any]:
-        used = OPERATORS[called]
-        results = apply(used, values, attributes)
-        return results_of(used, results if used.result is not None else (results,))
-
-    terms = [evaluate(rule, known, apply_rule, lambda array: array.shape[0]) for rule in stated]
+    terms = [evaluate(rule, OP, known) for rule in stated]
     return sum(terms[1:], start=terms[0])
 
 
 @cache
 def _needed(operator: Operator) -> frozenset[str]:
-    """The names whose values the rules use; of those in ``rows(…)``, only the shape is."""
-    found: set[str] = set()
-
-    def look(node: ast.AST) -> None:
-        if isinstance(node, ast.Name):
-            found.add(node.id)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "rows":
-            return
-        for child in ast.iter_child_nodes(node):
-            look(child)
-
-    for stated in operator.gradient.values():
-        for rule in (stated,) if isinstance(stated, str) else stated:
-            look(parse(rule))
-    return frozenset(found)
+    """The names whose values the rules use."""
+    return frozenset[str]().union(*(needed(rule) for stated in operator.gradient.values() for rule in each(stated)))
 
 
 def _run(call: Call, values: Sequence[Any]) -> Sequence[Any]:

@@ -1,36 +1,20 @@
 """Gradients to any order: the rules of the catalogue, applied to tensors by the operators of `torch.ops.rowgrad`.
 
-Those are differentiable themselves, so PyTorch can go back through a gradient as often as one likes. A rule is an
-expression in Python's syntax; it is compiled once, and evaluated with the operators as functions.
+Those are differentiable themselves, so PyTorch can go back through a gradient as often as one likes.
 """
 
-import ast
 from collections.abc import Callable
 from functools import cache
-from types import CodeType
 from typing import Any
 
 import torch
 from torch._functorch.autograd_function import enable_single_level_autograd_function
 
 from rowgrad._ops import Operator
-from rowgrad._ops.gradients import mentioned, parse, rules
+from rowgrad._ops.catalogue import Rule
+from rowgrad._ops.gradients import Namespace, each, evaluate, mentioned, rules
+from rowgrad._ops.rule_text import needed
 from rowgrad.torch.schema import DTYPES, NAMES, Role, roles, settings, snake_case, supported
-
-
-@cache
-def _code(rule: str) -> CodeType:
-    return compile(ast.Expression(parse(rule)), f"<rule {rule}>", "eval")
-
-
-def _only_rows(rule: str) -> frozenset[str]:
-    """The names that a rule mentions only to count their rows."""
-    nodes = list(ast.walk(parse(rule)))
-    counted = [node.args[0].id for node in nodes
-               if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "rows"
-               and isinstance(node.args[0], ast.Name)]  # fmt: skip
-    names = [node.id for node in nodes if isinstance(node, ast.Name)]
-    return frozenset(name for name in counted if names.count(name) == counted.count(name))
 
 
 class _Rows:
@@ -46,8 +30,7 @@ def _rows(value: Any) -> Any:
     return value.rows if isinstance(value, _Rows) else value.shape[0]
 
 
-@cache
-def applied(operator: Operator) -> Callable[..., Any]:
+def _applied(operator: Operator) -> Callable[..., Any]:
     """`operator` as rules call it: types are given by name, several results are a named tuple."""
     overload = getattr(torch.ops.rowgrad, snake_case(operator.name)).default
     result = operator.result
@@ -59,9 +42,7 @@ def applied(operator: Operator) -> Callable[..., Any]:
     return apply
 
 
-@cache
-def _namespace() -> dict[str, Any]:
-    return {"rows": _rows, **{operator.name: applied(operator) for operator in supported()}}
+OP = Namespace({operator.name: operator for operator in supported()}, _applied, _rows)
 
 
 class Gradient:
@@ -74,9 +55,9 @@ class Gradient:
         self.inputs = tuple(pin.name for pin in operator.inputs)
         self.outputs = tuple(pin.name for pin in operator.outputs)
         self.differentiable = tuple(i for i, name in enumerate(self.inputs) if name in operator.gradient)
-        stated = [rule for rule in operator.gradient.values() for rule in ((rule,) if isinstance(rule, str) else rule)]
+        stated = [rule for found in operator.gradient.values() for rule in each(found)]
         names = frozenset[str]().union(*map(mentioned, stated))
-        whole = frozenset[str]().union(*(mentioned(rule) - _only_rows(rule) for rule in stated))
+        whole = frozenset[str]().union(*map(needed, stated))
         self.kept_inputs = tuple(i for i, name in enumerate(self.inputs) if name in whole)
         self.counted = tuple(i for i, name in enumerate(self.inputs) if name in names - whole)
         self.kept_outputs = tuple(i for i, name in enumerate(self.outputs) if name in whole)
@@ -181,7 +162,7 @@ class Gradient:
                 for i, wanted in zip(self.differentiable, ctx.needs_input_grad[1:], strict=True)]  # fmt: skip
 
     def _sum(self, name: str, reached: tuple[str, ...], names: dict[str, Any]) -> Any:
-        terms = [eval(_code(rule), _namespace(), names) for rule in _rules(self.operator, name, reached)]
+        terms = [evaluate(rule, OP, names) for rule in _rules(self.operator, name, reached)]
         if not terms:
             return None
         total = terms[0]
@@ -191,5 +172,5 @@ class Gradient:
 
 
 @cache
-def _rules(operator: Operator, name: str, reached: tuple[str, ...]) -> tuple[str, ...]:
+def _rules(operator: Operator, name: str, reached: tuple[str, ...]) -> tuple[Rule, ...]:
     return tuple(rules(operator, name, frozenset(reached)))

@@ -1,73 +1,38 @@
 """The operators under their Python names: what `rowgrad.sparse_segment_mean` and the others are for tensors.
 
-They take what is easy to write (lists, numbers, counts as tensors), and choose between two operators that share a name
-by whether the last argument is given, as `rowgrad._ops.functions` does.
+They take what is easy to write: lists, numbers, counts as tensors.
 """
 
 from collections.abc import Callable
-from inspect import Parameter, Signature
 from typing import Any
 
 import torch
 
 from rowgrad._ops import Operator
-from rowgrad._ops.callables import by_function, function_signature, raw_signature
-from rowgrad._ops.docstrings import docstring
+from rowgrad._ops.callables import FrontEnd, attribute_options, make_functions
 from rowgrad.errors import DTypeError, InvalidArgumentError
 from rowgrad.torch.schema import DTYPES, Role, roles, snake_case
 
 
 def functions() -> dict[str, Callable[..., Any]]:
-    """All of them, by name."""
-    return {name: _function(name, operators) for name, operators in by_function().items()}
+    """All of them, by name. There is no `out` and no `plan`, through which gradients could not flow."""
+    front_end = FrontEnd(
+        "rowgrad.torch", bind=_bound, options=attribute_options, example=lambda operator, call: (), closing=_closing
+    )
+    return make_functions(front_end)
 
 
-def signature(operators: list[Operator]) -> Signature:
-    """Inputs by position or by name, attributes by name; no `out` and `plan`, which gradients cannot go through."""
-    inputs = [p for p in function_signature(operators).parameters.values() if p.kind is not Parameter.KEYWORD_ONLY]
-    raw = raw_signature(operators[-1]).parameters.values()
-    return Signature(inputs + [p for p in raw if p.kind is Parameter.KEYWORD_ONLY and p.name != "name"])
-
-
-def _function(name: str, operators: list[Operator]) -> Callable[..., Any]:
-    shortest, longest = operators[0], operators[-1]
-    calls = {len(operator.inputs): _call(operator) for operator in operators}
-    stated = signature(operators)
-    names = tuple(pin.name for pin in longest.inputs)
-    settings = tuple(attribute.name for attribute in longest.attributes)
-    needed = len(shortest.inputs)
-
-    def function(*args: Any, **kwargs: Any) -> Any:
-        attributes = {}
-        if kwargs or not needed <= len(args) <= len(names):
-            bound = stated.bind(*args, **kwargs)
-            attributes = {name: bound.arguments[name] for name in settings if name in bound.arguments}
-            bound.apply_defaults()
-            args = tuple(bound.arguments[name] for name in names)
-        if len(args) > needed and args[-1] is None:
-            args = args[:needed]
-        return calls[len(args)](args, attributes)
-
-    function.__name__ = function.__qualname__ = name
-    function.__module__ = "rowgrad.torch"
-    function.__doc__ = _described(name, operators)
-    function.__signature__ = stated  # type: ignore[attr-defined]
-    return function
-
-
-def _described(name: str, operators: list[Operator]) -> str:
-    """The catalogue's docstring without its example, which is one of NumPy arrays."""
-    text = docstring(operators, name).partition("    Examples\n")[0].partition("Examples\n--------")[0].rstrip()
+def _closing(operators: list[Operator]) -> str:
     called = " or ".join(f"``torch.ops.rowgrad.{snake_case(operator.name)}``" for operator in operators)
-    return f"{text}\n\nFor tensors, differentiable to any order: {called}."
+    return f"For tensors, differentiable to any order: {called}."
 
 
-def _call(operator: Operator) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+def _bound(operator: Operator) -> Callable[..., Any]:
     overload = getattr(torch.ops.rowgrad, snake_case(operator.name)).default
     tests = tuple((i, role) for i, role in enumerate(roles(operator)))
     result = operator.result
 
-    def call(values: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+    def call(*values: Any, **attributes: Any) -> Any:
         for i, role in tests:
             value = values[i]
             if role is Role.TENSOR:

@@ -1,5 +1,7 @@
 """Every operator of the catalogue as one of PyTorch: registered in full, differentiable, equal to NumPy to the bit."""
 
+import inspect
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -59,6 +61,13 @@ def test_names() -> None:
     assert all(hasattr(rowgrad.torch, name) for name in rowgrad.torch.__all__)
     described = rowgrad.torch.sparse_segment_mean.__doc__ or ""
     assert "torch.ops.rowgrad.sparse_segment_mean_with_num_segments" in described
+
+
+@pytest.mark.parametrize("name", rowgrad._ops.functions.__all__)
+def test_docstrings_have_the_parameters_that_there_are(name: str) -> None:
+    function = getattr(rowgrad.torch, name)
+    documented = (function.__doc__ or "").partition("Parameters\n")[2].partition("\nReturns\n")[0]
+    assert re.findall(r"^(\w+) : ", documented, re.MULTILINE) == list(inspect.signature(function).parameters)
 
 
 @EACH

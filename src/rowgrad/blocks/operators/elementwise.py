@@ -13,7 +13,7 @@ import numpy as np
 from rowgrad._ops.broadcasting import (
     Known,
     Result,
-    Rule,
+    ShapeRule,
     ask,
     at,
     broadcast,
@@ -23,7 +23,7 @@ from rowgrad._ops.broadcasting import (
     same,
     same_as_all,
 )
-from rowgrad._ops.catalogue import REQUIRED, Attribute, Example, Operator
+from rowgrad._ops.catalogue import REQUIRED, Attribute, Example, Operator, Rule
 from rowgrad._ops.pins import Pin
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import COMPLEX, FLOATS, NUMBERS, REALS, Array
@@ -126,7 +126,7 @@ def _broadcasting(shapes: Known, _: Any, __: Any) -> Result:
     return {"z": broadcast(("x", "y"), shapes.get("x"), shapes.get("y"))}
 
 
-def equal(left: str, right: str, *outputs: str) -> Rule:
+def equal(left: str, right: str, *outputs: str) -> ShapeRule:
     """The rule of operators whose inputs and outputs all have one shape."""
 
     def rule(shapes: Known, _: Any, __: Any) -> Result:
@@ -154,7 +154,7 @@ class Unary(NamedTuple):
     summary: str
     formula: str
     example: tuple[list[float], list[float]]
-    gradient: str = ""
+    gradient: Rule | None = None
     notes: str = ""
     pins: tuple[str, str] = ("x", "y")
 
@@ -162,26 +162,31 @@ class Unary(NamedTuple):
 UNARY = {
     "Identity": Unary(
         (*PLAIN_NUMBERS, "string"), copied, "The same values again.", "output = input",
-        ([1.0, 2.0], [1.0, 2.0]), "d_output", "The result is a copy: it shares no memory with the input.",
+        ([1.0, 2.0], [1.0, 2.0]), lambda op, d_output: d_output,
+        "The result is a copy: it shares no memory with the input.",
         ("input", "output"),
     ),
     "Neg": Unary(SIGNED, partial(_map, np.negative), "Change the sign.", "y = −x", ([1.0, -2.0], [-1.0, 2.0]),
-                 "Neg(d_y)"),
+                 lambda op, d_y: op.Neg(d_y)),
     "Square": Unary(NUMBERS, partial(_map, np.square), "The square of each element.", "y = x · x",
-                    ([3.0, -2.0], [9.0, 4.0]), "Mul(d_y, Mul(2.0, x))"),
+                    ([3.0, -2.0], [9.0, 4.0]), lambda op, d_y, x: op.Mul(d_y, op.Mul(2.0, x))),
     "Sqrt": Unary(FLOATS + COMPLEX, partial(_map, np.sqrt), "The square root of each element.", "y = √x",
-                  ([4.0, 9.0], [2.0, 3.0]), "Div(Mul(0.5, d_y), y)", "Of a negative number it is NaN."),
+                  ([4.0, 9.0], [2.0, 3.0]), lambda op, d_y, y: op.Div(op.Mul(0.5, d_y), y),
+                  "Of a negative number it is NaN."),
     "Exp": Unary(FLOATS + COMPLEX, partial(_map, np.exp), "The exponential of each element.", "y = exp(x)",
-                 ([0.0, 1.0], [1.0, 2.718282]), "Mul(d_y, y)"),
+                 ([0.0, 1.0], [1.0, 2.718282]), lambda op, d_y, y: op.Mul(d_y, y)),
     "Log": Unary(FLOATS + COMPLEX, partial(_map, np.log), "The natural logarithm of each element.", "y = log(x)",
-                 ([1.0, 2.0], [0.0, 0.693147]), "Div(d_y, x)", "Of 0 it is −∞, of a negative number NaN."),
+                 ([1.0, 2.0], [0.0, 0.693147]), lambda op, d_y, x: op.Div(d_y, x),
+                 "Of 0 it is −∞, of a negative number NaN."),
     "Relu": Unary(REALS, partial(_map, _relu), "What is positive stays, the rest becomes 0.",
-                  "activations = max(features, 0)", ([-1.0, 2.0], [0.0, 2.0]), "ReluGrad(d_activations, features)",
+                  "activations = max(features, 0)", ([-1.0, 2.0], [0.0, 2.0]),
+                  lambda op, d_activations, features: op.ReluGrad(d_activations, features),
                   "At 0 the gradient is 0.", ("features", "activations")),
     "Sigmoid": Unary(FLOATS, partial(_map, _sigmoid), "The logistic function of each element.",
-                     "y = 1 / (1 + exp(−x))", ([0.0, 2.0], [0.5, 0.880797]), "Mul(d_y, Mul(y, Sub(1.0, y)))"),
+                     "y = 1 / (1 + exp(−x))", ([0.0, 2.0], [0.5, 0.880797]),
+                     lambda op, d_y, y: op.Mul(d_y, op.Mul(y, op.Sub(1.0, y)))),
     "Tanh": Unary(FLOATS + COMPLEX, partial(_map, np.tanh), "The hyperbolic tangent of each element.", "y = tanh(x)",
-                  ([0.0, 1.0], [0.0, 0.761594]), "Mul(d_y, Sub(1.0, Square(y)))"),
+                  ([0.0, 1.0], [0.0, 0.761594]), lambda op, d_y, y: op.Mul(d_y, op.Sub(1.0, op.Square(y)))),
     "ZerosLike": Unary(PLAIN_NUMBERS, partial(_like, 0), "Zeros of the shape and type of the input.", "y = 0",
                        ([5.0, 7.0], [0.0, 0.0])),
     "OnesLike": Unary(PLAIN_NUMBERS, partial(_like, 1), "Ones of the shape and type of the input.", "y = 1",
@@ -219,30 +224,40 @@ class Binary(NamedTuple):
     summary: str
     formula: str
     example: list[float]
-    gradient: tuple[str, str]
+    gradient: tuple[Rule, Rule]  # to x and to y, of the shape of z
     types: tuple[str, ...] = NUMBERS
     errors: tuple[str, ...] = ()
     notes: str = "Whole numbers wrap around where the type ends, as in TensorFlow."
 
 
 BINARY = {
-    "Add": Binary(np.add, "Add, element by element.", "z = x + y", [3.0, 6.0], ("d_z", "d_z")),
-    "Sub": Binary(np.subtract, "Subtract, element by element.", "z = x − y", [-1.0, 2.0], ("d_z", "Neg(d_z)")),
+    "Add": Binary(np.add, "Add, element by element.", "z = x + y", [3.0, 6.0],
+                  (lambda op, d_z, x, y, z: d_z, lambda op, d_z, x, y, z: d_z)),
+    "Sub": Binary(np.subtract, "Subtract, element by element.", "z = x − y", [-1.0, 2.0],
+                  (lambda op, d_z, x, y, z: d_z, lambda op, d_z, x, y, z: op.Neg(d_z))),
     "Mul": Binary(np.multiply, "Multiply, element by element.", "z = x · y", [2.0, 8.0],
-                  ("Mul(d_z, y)", "Mul(d_z, x)")),
+                  (lambda op, d_z, x, y, z: op.Mul(d_z, y), lambda op, d_z, x, y, z: op.Mul(d_z, x))),
     "Div": Binary(_divide, "Divide, element by element.", "z = x / y, for whole numbers rounded towards 0", [0.5, 2.0],
-                  ("Div(d_z, y)", "Neg(Div(Mul(d_z, z), y))"),
+                  (lambda op, d_z, x, y, z: op.Div(d_z, y),
+                   lambda op, d_z, x, y, z: op.Neg(op.Div(op.Mul(d_z, z), y))),
                   errors=("InvalidArgumentError: a whole number is divided by 0",),
                   notes="Floats are divided by 0 as IEEE 754 has it: the result is ±∞ or NaN."),
     "SquaredDifference": Binary(_squared_difference, "The square of the difference, element by element.",
                                 "z = (x − y)², for complex numbers |x − y|²", [1.0, 4.0],
-                                ("Mul(d_z, Mul(2.0, Sub(x, y)))", "Mul(d_z, Mul(2.0, Sub(y, x)))"), SIGNED),
+                                (lambda op, d_z, x, y, z: op.Mul(d_z, op.Mul(2.0, op.Sub(x, y))),
+                                 lambda op, d_z, x, y, z: op.Mul(d_z, op.Mul(2.0, op.Sub(y, x)))), SIGNED),
 }  # fmt: skip
 
 
-def summed_back(rule: str, name: str, axes: str) -> str:
+def _summed_back(rule: Rule, axes: str) -> Rule:
     """The gradient of an input that was broadcast: summed over the axes along which it had been repeated."""
-    return f"Reshape(ReduceSum({rule}, BroadcastGradientArgs(Shape(x), Shape(y)).{axes}), Shape({name}))"
+
+    def summed(op: Any, d_z: Any, x: Any, y: Any, z: Any) -> Any:
+        gradient = rule(op, d_z, x, y, z)
+        repeated = getattr(op.BroadcastGradientArgs(op.Shape(x), op.Shape(y)), axes)
+        return op.Reshape(op.ReduceSum(gradient, repeated), op.Shape(x if axes == "r0" else y))
+
+    return summed
 
 
 def _declare_binary(name: str, row: Binary) -> None:
@@ -264,7 +279,7 @@ def _declare_binary(name: str, row: Binary) -> None:
         example=Example({"x": [1.0, 4.0], "y": [2.0, 2.0]}, {"z": row.example}),
         compute=partial(_binary, row.compute),
         shape_rule=_broadcasting,
-        gradient={"x": summed_back(to_x, "x", "r0"), "y": summed_back(to_y, "y", "r1")},
+        gradient={"x": _summed_back(to_x, "r0"), "y": _summed_back(to_y, "r1")},
         notes=f"{row.notes} {REAL_ONLY}",
     ))  # fmt: skip
 
@@ -291,7 +306,7 @@ declare(Operator(
     example=Example({"gradients": [5.0, 7.0], "features": [-1.0, 2.0]}, {"backprops": [0.0, 7.0]}),
     compute=_relu_grad,
     shape_rule=equal("gradients", "features", "backprops"),
-    gradient={"gradients": "ReluGrad(d_backprops, features)"},
+    gradient={"gradients": lambda op, d_backprops, features: op.ReluGrad(d_backprops, features)},
     notes="To the features it has no gradient: that is 0 wherever there is one. TensorFlow multiplies by 0 instead, so "
     "that an infinite gradient becomes NaN.",
 ))  # fmt: skip
@@ -310,7 +325,7 @@ declare(Operator(
     example=Example({"x": [1.9, -1.9]}, {"y": [1, -1]}, attributes={"DstT": "int32"}),
     compute=_cast,
     attributes=(Attribute("DstT", REQUIRED, "The type of the result.", kind="dtype"),),
-    gradient={"x": "Cast(d_y, DstT=SrcT)"},
+    gradient={"x": lambda op, d_y, SrcT: op.Cast(d_y, DstT=SrcT)},
     notes="Of a complex number the real part is taken; as a bool, all but 0 is true. What a type of whole numbers "
     "cannot hold (NaN, infinities, what lies past its range) becomes whatever the processor makes of it. float64 is "
     "rounded to half once; TensorFlow rounds it to float32 first.",
@@ -330,6 +345,6 @@ declare(Operator(
     example=Example({"inputs": [[1.0, 2.0], [10.0, 20.0]]}, {"sum": [11.0, 22.0]}),
     compute=_add_n,
     shape_rule=_sum_shape,
-    gradient={"inputs": "d_sum"},
+    gradient={"inputs": lambda op, d_sum: d_sum},
     notes="half and bfloat16 are added up in float32 and rounded once; TensorFlow rounds after every addition.",
 ))  # fmt: skip

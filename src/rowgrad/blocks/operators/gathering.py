@@ -231,7 +231,11 @@ declare(Operator(
                     {"output": [[5.0, 6.0], [1.0, 2.0]]}),
     compute=_gather,
     shape_rule=_gathered,
-    gradient={"params": "ScatterNd(ExpandDims(indices, -1), d_output, Shape(params, out_type=Tindices))"},
+    gradient={
+        "params": lambda op, d_output, indices, params, Tindices: op.ScatterNd(
+            op.ExpandDims(indices, -1), d_output, op.Shape(params, out_type=Tindices)
+        )
+    },
 ))  # fmt: skip
 
 declare(Operator(
@@ -256,7 +260,11 @@ declare(Operator(
     example=Example({"params": [[1.0, 2.0], [3.0, 4.0]], "indices": [[0, 1], [1, 0]]}, {"output": [2.0, 3.0]}),
     compute=_gather_nd,
     shape_rule=_gathered_nd,
-    gradient={"params": "ScatterNd(indices, d_output, Shape(params, out_type=Tindices))"},
+    gradient={
+        "params": lambda op, d_output, indices, params, Tindices: op.ScatterNd(
+            indices, d_output, op.Shape(params, out_type=Tindices)
+        )
+    },
 ))  # fmt: skip
 
 declare(Operator(
@@ -284,6 +292,6 @@ declare(Operator(
                     {"output": [0.0, 5.0, 0.0, 2.0]}),
     compute=_scatter_nd,
     shape_rule=_scattered,
-    gradient={"updates": "GatherNd(d_output, indices)"},
+    gradient={"updates": lambda op, d_output, indices: op.GatherNd(d_output, indices)},
     notes="half and bfloat16 are summed in float32 and rounded once.",
 ))  # fmt: skip

@@ -187,6 +187,13 @@ def _padded(shapes: Known, values: Known, _: Any) -> Result:
     return {"output": tuple(result)}
 
 
+def _in_zeros(op: Any, d_output: Any, input: Any, output: Any, begin: Any, Index: Any) -> Any:
+    """The gradient of a window, with zeros for what was cut off."""
+    before = op.ExpandDims(begin, 1)
+    cut = op.Sub(op.Shape(input, out_type=Index), op.Shape(output, out_type=Index))
+    return op.Pad(d_output, op.Concat([before, op.ExpandDims(op.Sub(cut, begin), 1)], 1))
+
+
 # Declarations
 
 declare(Operator(
@@ -212,8 +219,9 @@ declare(Operator(
     compute=_concat,
     shape_rule=_joined,
     gradient={
-        "values": "Slice(d_output, ConcatOffset(axis, [Shape(value) for value in values], position=position), "
-        "Shape(part))"
+        "values": lambda op, d_output, axis, values, part, position: op.Slice(
+            d_output, op.ConcatOffset(axis, [op.Shape(value) for value in values], position=position), op.Shape(part)
+        )
     },
     notes="One array alone is taken too; TensorFlow's ConcatV2 wants two.",
 ))  # fmt: skip
@@ -271,10 +279,7 @@ declare(Operator(
                     {"output": [[2.0, 3.0], [5.0, 6.0]]}),
     compute=_slice,
     shape_rule=_sliced,
-    gradient={
-        "input": "Pad(d_output, Concat([ExpandDims(begin, 1), ExpandDims(Sub(Sub(Shape(input, out_type=Index), "
-        "Shape(output, out_type=Index)), begin), 1)], 1))"
-    },
+    gradient={"input": _in_zeros},
 ))  # fmt: skip
 
 declare(Operator(
@@ -300,6 +305,8 @@ declare(Operator(
     compute=_pad,
     shape_rule=_padded,
     gradient={
-        "input": "Slice(d_output, Reshape(Slice(paddings, [0, 0], [-1, 1]), [-1]), Shape(input, out_type=Tpaddings))"
+        "input": lambda op, d_output, paddings, input, Tpaddings: op.Slice(
+            d_output, op.Reshape(op.Slice(paddings, [0, 0], [-1, 1]), [-1]), op.Shape(input, out_type=Tpaddings)
+        )
     },
 ))  # fmt: skip

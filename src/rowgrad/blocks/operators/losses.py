@@ -63,13 +63,24 @@ declare(Operator(
     example=Example({"logits": [0.0, 2.0], "labels": [1.0, 1.0]}, {"loss": [0.693147, 0.126928]}),
     compute=_sigmoid_loss,
     shape_rule=equal("logits", "labels", "loss"),
-    gradient={"logits": "Mul(d_loss, Sub(Sigmoid(logits), labels))", "labels": "Neg(Mul(d_loss, logits))"},
+    gradient={
+        "logits": lambda op, d_loss, logits, labels: op.Mul(d_loss, op.Sub(op.Sigmoid(logits), labels)),
+        "labels": lambda op, d_loss, logits: op.Neg(op.Mul(d_loss, logits)),
+    },
     notes="In TensorFlow it is a function, sigmoid_cross_entropy_with_logits, made of graph operators. half and "
     "bfloat16 are worked out in float32 and rounded once.",
 ))  # fmt: skip
 
-ROWS = "Mul(ExpandDims(d_loss, -1), {0})"
-SOFTMAX = "Softmax(features)"
+
+def _loss_to_features(op: Any, d_loss: Any, features: Any, labels: Any) -> Any:
+    each = op.ExpandDims(d_loss, -1)
+    return op.Mul(each, op.Sub(op.Mul(op.Softmax(features), op.ReduceSum(labels, [-1], keep_dims=True)), labels))
+
+
+def _backprop_to_features(op: Any, d_backprop: Any, features: Any) -> Any:
+    flowing = op.ReduceSum(op.Mul(d_backprop, op.Softmax(features)), [-1], keep_dims=True)
+    return op.Mul(op.Sub(d_backprop, flowing), op.Softmax(features))
+
 
 declare(Operator(
     name="SoftmaxCrossEntropyWithLogits",
@@ -96,11 +107,11 @@ declare(Operator(
     compute=_softmax_loss,
     shape_rule=_per_row,
     gradient={
-        "features": (
-            ROWS.format(f"Sub(Mul({SOFTMAX}, ReduceSum(labels, [-1], keep_dims=True)), labels)"),
-            f"Mul(Sub(d_backprop, ReduceSum(Mul(d_backprop, {SOFTMAX}), [-1], keep_dims=True)), {SOFTMAX})",
+        "features": (_loss_to_features, _backprop_to_features),
+        "labels": (
+            lambda op, d_loss, features: op.Neg(op.Mul(op.ExpandDims(d_loss, -1), op.LogSoftmax(features))),
+            lambda op, d_backprop: op.Neg(d_backprop),
         ),
-        "labels": (f"Neg({ROWS.format('LogSoftmax(features)')})", "Neg(d_backprop)"),
     },
     result=CrossEntropy,
     notes="backprop takes it that each row of labels is 1 in sum, as in TensorFlow; the gradient of the loss does not. "

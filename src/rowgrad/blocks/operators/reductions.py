@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rowgrad._ops.broadcasting import Known, Result, ask, distinct_axes, fresh, listed, of_rank
-from rowgrad._ops.catalogue import Attribute, Example, Operator
+from rowgrad._ops.catalogue import Attribute, Example, Operator, Rule
 from rowgrad._ops.pins import Pin
 from rowgrad._ops.shapes import same_size
 from rowgrad._runtime.dtypes import FLOATS, IDS, NUMBERS, Array
@@ -125,11 +125,25 @@ def _turned(attributes: Known, name: str) -> str:
 
 AXIS = Pin("axis", "Tidx", "[...]", "The dimensions that go: a scalar or a vector; negative ones count from the end.")
 KEEP_DIMS = Attribute("keep_dims", False, "Whether they stay, with size 1.")
-KEPT = "BroadcastTo(Reshape({gradient}, Shape(ReduceSum(input, axis, keep_dims=True))), Shape(input))"
-ELEMENTS = 'Cast(Size({0}, out_type="int64"), DstT="float64")'
-# How many elements of the input went into one of the output; exact in float64, whatever the type.
-COUNT = f"Cast(Div({ELEMENTS.format('input')}, {ELEMENTS.format('output')}), DstT=T)"
-GRADIENTS = {"Sum": "d_output", "Mean": f"Div(d_output, {COUNT})"}
+
+
+def _spread(op: Any, gradient: Any, input: Any, axis: Any) -> Any:
+    """The gradient of a result, repeated for all that went into it."""
+    return op.BroadcastTo(op.Reshape(gradient, op.Shape(op.ReduceSum(input, axis, keep_dims=True))), op.Shape(input))
+
+
+def _of_each(op: Any, d_output: Any, input: Any, output: Any, T: Any) -> Any:
+    """The share of one element of the input; their number is exact in float64, whatever the type."""
+    sizes = [op.Cast(op.Size(array, out_type="int64"), DstT="float64") for array in (input, output)]
+    return op.Div(d_output, op.Cast(op.Div(*sizes), DstT=T))
+
+
+GRADIENTS: dict[str, Rule] = {
+    "Sum": lambda op, d_output, input, axis: _spread(op, d_output, input, axis),
+    "Mean": lambda op, d_output, input, output, axis, T: _spread(
+        op, _of_each(op, d_output, input, output, T), input, axis
+    ),
+}
 NOTES = {
     "Sum": "Of nothing it is 0. Whole numbers wrap around where the type ends, as in TensorFlow.",
     "Mean": "Of nothing it is NaN, or 0 in types of whole numbers (in TensorFlow in complex ones too). That of whole "
@@ -159,7 +173,7 @@ for _kind, _results in {"Sum": [3.0, 7.0], "Mean": [1.5, 3.5]}.items():
         compute=partial(_reduce, _kind == "Mean"),
         attributes=(KEEP_DIMS,),
         shape_rule=_reduced,
-        gradient={"input": KEPT.format(gradient=GRADIENTS[_kind])},
+        gradient={"input": GRADIENTS[_kind]},
         notes=f"{NOTES[_kind]} {SUMS_IN_FLOAT32}",
     ))  # fmt: skip
 
@@ -167,12 +181,16 @@ ROWS_OF = {
     "Softmax": (
         softmax, "Numbers as probabilities: positive, and 1 in sum along the last dimension.",
         "softmax[…, c] = exp(logits[…, c]) / Σ over k of exp(logits[…, k])", [0.119203, 0.880797],
-        "Mul(Sub(d_softmax, ReduceSum(Mul(d_softmax, softmax), [-1], keep_dims=True)), softmax)",
+        lambda op, d_softmax, softmax: op.Mul(
+            op.Sub(d_softmax, op.ReduceSum(op.Mul(d_softmax, softmax), [-1], keep_dims=True)), softmax
+        ),
     ),
     "LogSoftmax": (
         log_softmax, "The logarithms of Softmax, exact also where that is too small for its type.",
         "logsoftmax[…, c] = logits[…, c] − log Σ over k of exp(logits[…, k])", [-2.126928, -0.126928],
-        "Sub(d_logsoftmax, Mul(Exp(logsoftmax), ReduceSum(d_logsoftmax, [-1], keep_dims=True)))",
+        lambda op, d_logsoftmax, logsoftmax: op.Sub(
+            d_logsoftmax, op.Mul(op.Exp(logsoftmax), op.ReduceSum(d_logsoftmax, [-1], keep_dims=True))
+        ),
     ),
 }  # fmt: skip
 
@@ -217,10 +235,16 @@ declare(Operator(
     ),
     shape_rule=_product,
     gradient={
-        "a": "MatMul(b, d_product, transpose_a=transpose_b, transpose_b=True) if transpose_a else "
-        "MatMul(d_product, b, transpose_b=not transpose_b)",
-        "b": "MatMul(d_product, a, transpose_a=True, transpose_b=transpose_a) if transpose_b else "
-        "MatMul(a, d_product, transpose_a=not transpose_a)",
+        "a": lambda op, d_product, b, transpose_a, transpose_b: (
+            op.MatMul(b, d_product, transpose_a=transpose_b, transpose_b=True)
+            if transpose_a
+            else op.MatMul(d_product, b, transpose_b=not transpose_b)
+        ),
+        "b": lambda op, d_product, a, transpose_a, transpose_b: (
+            op.MatMul(d_product, a, transpose_a=True, transpose_b=transpose_a)
+            if transpose_b
+            else op.MatMul(a, d_product, transpose_a=not transpose_a)
+        ),
     },
     notes=f"{SUMS_IN_FLOAT32} Otherwise the order of the sums, and so the last bits, are that library's. {REAL_ONLY}",
 ))  # fmt: skip

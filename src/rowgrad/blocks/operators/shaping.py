@@ -177,7 +177,6 @@ def _gradient_axes_shape(shapes: Known, values: Known, _: Any) -> Result:
 
 # Declarations
 
-BACK = "Reshape(d_{output}, Shape({input}))"
 OUT_TYPE = Attribute("out_type", "int32", "The type of the result: int32 or int64.", kind="dtype")
 TOO_WIDE = "OutOfRangeError: a size that out_type cannot hold"
 
@@ -242,7 +241,7 @@ declare(Operator(
     example=Example({"tensor": [1.0, 2.0, 3.0, 4.0], "shape": [2, -1]}, {"output": [[1.0, 2.0], [3.0, 4.0]]}),
     compute=_reshape,
     shape_rule=_reshaped,
-    gradient={"tensor": BACK.format(output="output", input="tensor")},
+    gradient={"tensor": lambda op, d_output, tensor: op.Reshape(d_output, op.Shape(tensor))},
 ))  # fmt: skip
 
 declare(Operator(
@@ -267,7 +266,7 @@ declare(Operator(
     example=Example({"x": [[1.0, 2.0, 3.0]], "perm": [1, 0]}, {"y": [[1.0], [2.0], [3.0]]}),
     compute=_transpose,
     shape_rule=_transposed,
-    gradient={"x": "Transpose(d_y, InvertPermutation(perm))"},
+    gradient={"x": lambda op, d_y, perm: op.Transpose(d_y, op.InvertPermutation(perm))},
 ))  # fmt: skip
 
 declare(Operator(
@@ -311,7 +310,7 @@ declare(Operator(
     example=Example({"input": [1.0, 2.0], "axis": -1}, {"output": [[1.0], [2.0]]}),
     compute=_expand,
     shape_rule=_expanded,
-    gradient={"input": BACK.format(output="output", input="input")},
+    gradient={"input": lambda op, d_output, input: op.Reshape(d_output, op.Shape(input))},
 ))  # fmt: skip
 
 declare(Operator(
@@ -336,7 +335,9 @@ declare(Operator(
     compute=_broadcast_to,
     shape_rule=_broadcasted,
     gradient={
-        "input": "Reshape(ReduceSum(d_output, BroadcastGradientArgs(Shape(input), Shape(output)).r0), Shape(input))"
+        "input": lambda op, d_output, input, output: op.Reshape(
+            op.ReduceSum(d_output, op.BroadcastGradientArgs(op.Shape(input), op.Shape(output)).r0), op.Shape(input)
+        )
     },
 ))  # fmt: skip
 
