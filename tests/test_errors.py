@@ -6,6 +6,17 @@ import numpy as np
 import pytest
 
 import rowgrad
+from rowgrad import errors
+
+CODES = {
+    "DTypeError": "wrong-dtype",
+    "FileError": "bad-file",
+    "InvalidArgumentError": "invalid-argument",
+    "OutOfMemoryError": "out-of-memory",
+    "OutOfRangeError": "out-of-range",
+    "PageError": "bad-page",
+    "RowgradError": "error",
+}
 
 
 def caught() -> rowgrad.RowgradError:
@@ -23,6 +34,24 @@ def test_classes_are_also_the_built_in_ones() -> None:
     assert issubclass(rowgrad.OutOfMemoryError, MemoryError)
 
 
+def test_all_errors_are_public() -> None:
+    assert sorted(CODES) == sorted(errors.__all__)
+    for name in CODES:
+        assert name in rowgrad.__all__
+        assert getattr(rowgrad, name) is getattr(errors, name)
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_an_error_can_be_rebuilt_from_its_message(name: str) -> None:
+    cls = getattr(errors, name)
+    error = cls("the message")
+    assert (str(error), error.code, error.args) == ("the message", CODES[name], ("the message",))
+    assert (error.op, error.argument, error.position, error.value) == (None, None, None, None)
+    assert cls("the message", code="special").code == "special"
+    twin = cls(*error.args)
+    assert twin.__dict__ == error.__dict__
+
+
 def test_an_error_tells_all() -> None:
     error = caught()
     assert (error.op, error.argument, error.position, error.value) == ("SparseSegmentMeanGrad", "indices", 1, 7)
@@ -38,6 +67,19 @@ def test_an_error_can_be_pickled() -> None:
     twin = pickle.loads(pickle.dumps(error))
     assert type(twin) is type(error)
     assert str(twin) == str(error)
+    assert twin.__dict__ == error.__dict__
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.FileError("it is damaged.", "write it again.", code="no-such-part"),
+        errors.PageError("it does not fit.", block="b", pin="indices", code="x", op="Add", position=(1, 2), value=3),
+    ],
+)
+def test_errors_of_files_and_pages_can_be_pickled(error: rowgrad.RowgradError) -> None:
+    twin = pickle.loads(pickle.dumps(error))
+    assert (type(twin), str(twin)) == (type(error), str(error))
     assert twin.__dict__ == error.__dict__
 
 

@@ -6,11 +6,13 @@ import subprocess
 import sys
 import threading
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
 
 import rowgrad
+from rowgrad import _kernels as kernels
 from rowgrad._runtime import threads
 
 
@@ -68,6 +70,71 @@ def test_many_callers_at_once(many_chunks: None) -> None:
         caller.join(60)
         assert not caller.is_alive()
     assert not wrong
+
+
+def test_no_helper_begins_before_the_caller_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception is raised at each bytecode of a call in turn; helpers must leave calls alone that did not begin."""
+    monkeypatch.setattr(threads, "GRAIN", 1)
+    rowgrad.set_num_threads(2)
+    began: list[set[str]] = []
+
+    def call(position: int) -> None:
+        """A call in which `position` bytecodes of this library run before Ctrl-C comes."""
+        mine, me, left = set[str](), threading.get_ident(), position
+        began.append(mine)
+
+        def kernel(workers: Any, chunks: int, out: Any) -> None:
+            if threading.get_ident() == me:
+                sys.settrace(None)
+                workers[0][kernels.sharing.ARRIVALS * kernels.sharing.STRIDE] = 1  # as machine code does
+                mine.add("caller")
+            else:
+                mine.add("helper")
+
+        def trace(frame: Any, event: str, arg: Any) -> Any:
+            nonlocal left
+            if frame.f_code.co_filename != threads.__file__:
+                return None
+            frame.f_trace_opcodes = True
+            if event == "opcode":
+                left -= 1
+                if left < 0:
+                    sys.settrace(None)
+                    raise KeyboardInterrupt
+            return trace
+
+        workers = threads.Workers(1000)
+        sys.settrace(trace)
+        try:
+            workers.run(kernel, None)
+        finally:
+            sys.settrace(None)
+
+    for position in range(1000):
+        try:
+            call(position)
+        except KeyboardInterrupt:
+            continue
+        break
+    else:
+        raise AssertionError("no call came to its end")
+
+    came = threading.Event()
+
+    def last(workers: Any, chunks: int) -> None:
+        """The helper works in the order of the calls: when it comes to this one, it has been at the others."""
+        if threading.current_thread() is threading.main_thread():
+            workers[0][kernels.sharing.ARRIVALS * kernels.sharing.STRIDE] = 1
+            while not came.wait(0.01):
+                threads.call_helpers()
+        else:
+            came.set()
+
+    threads.Workers(1000).run(last)
+    threads._jobs.clear()  # what an exception at the last bytecodes leaves there
+    assert {"caller"} <= began[-1]
+    assert {"helper"} not in began
+    assert sum(not calls for calls in began) > 20
 
 
 FORK = """

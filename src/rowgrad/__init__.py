@@ -41,19 +41,29 @@ from rowgrad._ops.functions import (
 from rowgrad._ops.plan import Plan, plan
 from rowgrad._ops.results import FilledRagged, FilledRows, FillGradient, RowGradient, SegmentMax, SparseTensor
 from rowgrad._runtime.threads import get_num_threads, set_num_threads
-from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfMemoryError, OutOfRangeError, RowgradError
+from rowgrad.errors import (
+    DTypeError,
+    FileError,
+    InvalidArgumentError,
+    OutOfMemoryError,
+    OutOfRangeError,
+    PageError,
+    RowgradError,
+)
 from rowgrad.tables import Table
 
 __version__ = "0.1.0"
 
 __all__ = [
     "DTypeError",
+    "FileError",
     "FillGradient",
     "FilledRagged",
     "FilledRows",
     "InvalidArgumentError",
     "OutOfMemoryError",
     "OutOfRangeError",
+    "PageError",
     "Plan",
     "RowGradient",
     "RowgradError",

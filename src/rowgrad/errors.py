@@ -1,10 +1,20 @@
 """The errors of rowgrad: one root, and a few classes that are also the built-in ones a caller would expect.
 
-Each error says which operator, which argument, where in it, what was found, and how to mend it; `code` is stable
-and meant for programs.
+Each error says which operator, which argument, where in it, what was found, and how to fix it; `code` is stable
+and meant for programs. An error can be built from a message alone, because frameworks rebuild errors like that.
 """
 
 from typing import Any
+
+__all__ = [
+    "DTypeError",
+    "FileError",
+    "InvalidArgumentError",
+    "OutOfMemoryError",
+    "OutOfRangeError",
+    "PageError",
+    "RowgradError",
+]
 
 
 class RowgradError(Exception):
@@ -21,14 +31,16 @@ class RowgradError(Exception):
     value : object
         What was found there.
     code : str
-        A stable word for programs, such as ``"index-out-of-range"``.
+        A stable word for programs, such as ``"index-out-of-range"``; each class has one that it takes by default.
     """
+
+    code: str = "error"
 
     def __init__(
         self,
         message: str,
         *,
-        code: str,
+        code: str | None = None,
         argument: str | None = None,
         position: int | tuple[int, ...] | None = None,
         value: Any = None,
@@ -36,7 +48,7 @@ class RowgradError(Exception):
     ) -> None:
         super().__init__(message)
         self.message = message
-        self.code = code
+        self.code = type(self).code if code is None else code
         self.argument = argument
         self.position = position
         self.value = value
@@ -46,35 +58,40 @@ class RowgradError(Exception):
         return f"{self.op}: {self.message}" if self.op else self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
-        fields = {name: getattr(self, name) for name in ("code", "argument", "position", "value", "op")}
-        return _rebuild, (type(self), self.message, fields)
-
-
-def _rebuild(cls: type[RowgradError], message: str, fields: dict[str, Any]) -> RowgradError:
-    return cls(message, **fields)
+        return type(self), (self.message,), self.__dict__.copy()
 
 
 class InvalidArgumentError(RowgradError, ValueError):
     """An argument has the wrong rank, length, order or value."""
 
+    code = "invalid-argument"
+
 
 class OutOfRangeError(InvalidArgumentError, IndexError):
     """An index, a segment id or a row points outside what it refers to."""
+
+    code = "out-of-range"
 
 
 class DTypeError(RowgradError, TypeError):
     """An argument is of a type the operator does not take, or cannot be converted without loss."""
 
+    code = "wrong-dtype"
+
 
 class OutOfMemoryError(RowgradError, MemoryError):
     """The result would not fit into the memory that is free."""
+
+    code = "out-of-memory"
 
 
 class FileError(RowgradError, ValueError):
     """A file is missing, damaged, of another format, or outside the folder it may be in; `hint` says what helps."""
 
-    def __init__(self, message: str, hint: str = "", *, code: str = "bad-file", **fields: Any) -> None:
-        super().__init__(message, code=code, **fields)
+    code = "bad-file"
+
+    def __init__(self, message: str, hint: str = "", **fields: Any) -> None:
+        super().__init__(message, **fields)
         self.hint = hint
 
 
@@ -88,6 +105,8 @@ class PageError(RowgradError, ValueError):
     pin : str or None
         The pin or attribute at fault; the same as `argument`.
     """
+
+    code = "bad-page"
 
     def __init__(self, message: str, *, block: str | None = None, pin: str | None = None, **fields: Any) -> None:
         super().__init__(message, argument=pin, **fields)
@@ -113,7 +132,3 @@ class PageError(RowgradError, ValueError):
         if self.block and self.pin:
             where += f":{self.pin}"
         return f"{where}: {self.message}" if where else self.message
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        fields = {name: getattr(self, name) for name in ("block", "pin", "code", "position", "value", "op")}
-        return _rebuild, (type(self), self.message, fields)

@@ -156,10 +156,10 @@ def crowd(target: Target, seconds: float, random: np.random.Generator) -> None:
         except BaseException as problem:
             problems.append(problem)
 
-    crew = [threading.Thread(target=work) for _ in range(16)]
-    for thread in crew:
+    workers = [threading.Thread(target=work) for _ in range(16)]
+    for thread in workers:
         thread.start()
-    for thread in crew:
+    for thread in workers:
         thread.join()
     if problems:
         raise problems[0]
@@ -174,8 +174,8 @@ def fork(target: Target, seconds: float, random: np.random.Generator) -> None:
         while not stop.is_set():
             target.results()
 
-    crew = [threading.Thread(target=work, daemon=True) for _ in range(2)]
-    for thread in crew:
+    workers = [threading.Thread(target=work, daemon=True) for _ in range(2)]
+    for thread in workers:
         thread.start()
     try:
         for _ in until(seconds):
@@ -192,7 +192,7 @@ def fork(target: Target, seconds: float, random: np.random.Generator) -> None:
             assert status == 0, f"{target.name}: a forked child ended with {status}"
     finally:
         stop.set()
-        for thread in crew:
+        for thread in workers:
             thread.join()
 
 

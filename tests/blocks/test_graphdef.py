@@ -121,7 +121,7 @@ def test_literals_come_back_as_they_were_written() -> None:
 
 
 def test_attributes_places_and_order_come_back() -> None:
-    page = Page("näme \ud800")
+    page = Page("näme 𝄞")
     page.add("ReduceSum", id="z", input=[[1.0, 2.0]], axis=[1], keep_dims=False, at=(0.1, -7))
     page.add("ReduceSum", id="y", axis=[1], keep_dims=True, input=[[1.0, 2.0]], at=(3, 1e6))
     page.add("Shape", id="x", input="z", out_type="int64")

@@ -74,9 +74,8 @@ def test_another_type_of_a_constant_is_kept_by_files(tmp_path: Path, size: int, 
 TEXTS = {
     "fixed width": np.array(["abc", "d"]),
     "any width": np.array(["abc" * 9, "d"], np.dtypes.StringDType()),
-    "bytes": np.array([b"abc", b"\xff"]),
+    "bytes": np.array([b"abc", b"\xc3\xa9"]),
     "objects": np.array([b"a", "é"], object),
-    "half a character": ["\ud800x\udcff", "y"],
     "ends in NUL": ["a\0", "\0"],
     "many": np.array(["é"] * 2000),
 }
@@ -84,17 +83,15 @@ TEXTS = {
 
 @pytest.mark.parametrize("kind", TEXTS)
 def test_texts_of_any_kind(tmp_path: Path, kind: str) -> None:
-    page = Page("\ud800")
+    page = Page("𝄞")
     page.add("Const", "c", value=TEXTS[kind])
-    page.note("\udfff", (0, 0))
+    page.note("\uffff", (0, 0))
     page.save(tmp_path / "p.page.json")
-    pages = [Page.from_json(page.to_json()), Page.load(tmp_path / "p.page.json")]
-    if kind == "half a character":
-        with pytest.raises(PageError, match="half a character"):
-            page.to_graphdef()
-    else:
-        pages += there_and_back(page, tmp_path)
-    for back in pages:
+    for back in (
+        Page.from_json(page.to_json()),
+        Page.load(tmp_path / "p.page.json"),
+        *there_and_back(page, tmp_path),
+    ):
         assert back == page
         assert output(back).dtype == output(page).dtype == object
         assert output(back).tolist() == output(page).tolist()

@@ -37,17 +37,41 @@ def training() -> None:
     page.save("p.page.json")
 
 
-def test_names_that_look_like_markup_or_are_no_text() -> None:
-    page = Page("[red]x[/blue] \ud800")
-    page.add("Const", "c", value=["[bold]", "\ud800"])
+def test_names_that_look_like_markup_or_that_a_terminal_cannot_show() -> None:
+    page = Page("[red]x[/blue] 𝄞")
+    page.add("Const", "c", value=["[bold]", "𝄞"])
     page.save("p.page.json")
     for locale in ({}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}):
         done = rowgrad_command("check", "p.page.json", env={**ENVIRONMENT, **locale})
         assert (done.returncode, done.stderr) == (0, "")
-        assert "[red]x[/blue] ?: 1 blocks" in done.stdout
+        assert f"[red]x[/blue] {'?' if locale else '𝄞'}: 1 blocks" in done.stdout
         assert rowgrad_command("run", "p.page.json", env={**ENVIRONMENT, **locale}).returncode == 0
     done = rowgrad_command("convert", "p.page.json", "[red].svg")
     assert (done.returncode, done.stderr) == (0, "wrote [red].svg\n")
+
+
+def test_arguments_that_are_not_utf_8_are_refused() -> None:
+    Page("p").save("p.page.json")
+    os.link("p.page.json", b"\xff.page.json")
+    for arguments in ((b"check", b"\xff.page.json"), (b"run", b"p.page.json", b"\xff"), (b"ops", b"\xed\xa0\x80")):
+        done = subprocess.run(
+            [sys.executable, "-m", "rowgrad", *arguments], capture_output=True, timeout=60, env=ENVIRONMENT
+        )
+        assert done.returncode == 2, done.stderr
+        assert done.stderr.startswith(b"error: the argument '\\udc")
+        assert b"is not UTF-8 text" in done.stderr
+
+
+def test_text_in_json_arguments_must_be_text() -> None:
+    page = Page()
+    page.add("Placeholder", "x", dtype="string", shape=[1])
+    page.save("p.page.json")
+    done = rowgrad_command("run", "p.page.json", "--feed", r'x=["\ud800"]')
+    assert (done.returncode, done.stdout) == (2, "")
+    assert r"line 1, column 3: \ud800 is half of a surrogate pair" in done.stderr
+    done = rowgrad_command("run", "p.page.json", "--feed", r'x=["\ud834\udd1e"]')
+    assert done.returncode == 0
+    assert "𝄞" in done.stdout
 
 
 def test_a_loop_that_fails_says_how_far_it_came() -> None:

@@ -111,6 +111,6 @@ def test_the_others_stop_with_a_message(how: str) -> None:
     assert "rank 0 stops: " in errors
     assert "Traceback" not in errors
     if how == "killed":
-        assert "CommunicationError: the exchange of gradients failed on rank 0 of 2" in errors
+        assert "CommunicationError: the exchange of counts failed on rank 0 of 2" in errors
         assert waited < timeout  # it does not wait for the time to pass
     print(f"{how}: the survivor stopped after {waited:.1f} s")

@@ -8,7 +8,8 @@ from optional import framework
 torch = framework("torch")
 import torch.distributed as dist  # noqa: E402
 
-from rowgrad import InvalidArgumentError, RowGradient, dtypes  # noqa: E402
+from rowgrad import InvalidArgumentError, RowGradient  # noqa: E402
+from rowgrad._runtime import dtypes  # noqa: E402
 from rowgrad.torch.distributed import PeerError, Traffic, all_reduce_rows  # noqa: E402
 
 ROWS, WIDTH = 37, 5

@@ -94,6 +94,98 @@ def test_gradients_on_some_ranks_only(ranks):
     assert all(kind[:2] == ("PeerError", "ranks-differ") and "[0, 2]" in kind[2] for kind in found)
 
 
+def two_layers(group):
+    settings = {"combiner": "sum", "group": group, "fused_optimizer": optim.SGD(1.0)}
+    return [ShardedEmbeddingBag(100, 8, _weight=torch.zeros(100, 8), **settings) for _ in range(2)]
+
+
+def skipped_backward(first, second, ids, rank):
+    """Rank 1 catches an error behind the forward pass, and goes on with the next batch."""
+    output = first(ids)
+    if rank == 1:
+        first(ids)
+    else:
+        output.sum().backward()
+
+
+def skipped_forward(first, second, ids, rank):
+    (first if rank == 0 else second)(ids)
+
+
+def other_order(first, second, ids, rank):
+    """The layers' gradients are asked for in another order."""
+    outputs = first(ids), second(ids)
+    outputs[rank].sum().backward()
+
+
+def unfinished_request(first, second, ids, rank):
+    request = first.start(ids)
+    if rank == 0:
+        first(request)
+    else:
+        first.start(ids)
+
+
+def whole_table(first, second, ids, rank):
+    if rank == 0:
+        first.full_table()
+    else:
+        first(ids)
+
+
+def out_of_step(group, go_wrong):
+    """What ranks that are at different places say, and a step that all make afterwards."""
+    first, second = two_layers(group)
+    ids, found = torch.arange(40).view(10, 4) * 2, None
+    try:
+        go_wrong(first, second, ids, dist.get_rank(group))
+    except RowgradError as error:
+        found = type(error).__name__, error.code, str(error)
+    first(ids).sum().backward()
+    rows = first.full_table()[:, 0].tolist()
+    return found, rows == [-2.0 if row in range(0, 80, 2) else 0.0 for row in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("go_wrong", "places"),
+    [
+        (skipped_backward, ("rank 0: backward pass 1 of layer", "rank 1: forward pass 2 of layer")),
+        (skipped_forward, ("rank 0: forward pass 1 of layer", "rank 1: forward pass 1 of layer")),
+        (other_order, ("rank 0: backward pass 1 of layer", "rank 1: backward pass 1 of layer")),
+        (unfinished_request, ("rank 0: finishing request 1 of layer", "rank 1: forward pass 2 of layer")),
+        (whole_table, ("rank 0: gathering the table of layer", "rank 1: forward pass 1 of layer")),
+    ],
+)
+def test_a_rank_that_left_a_step_early_is_found_by_all(ranks, go_wrong, places):
+    for found, goes_on in ranks.run(2, out_of_step, go_wrong):
+        assert found is not None
+        assert found[:2] == ("PeerError", "ranks-apart")
+        assert all(place in found[2] for place in places)
+        assert goes_on
+
+
+def failed_between_messages(group):
+    """After an error of its own in the middle of an exchange a rank refuses to mix up messages."""
+    bag = ShardedEmbeddingBag(10, 3, group=group)
+    swap = bag.exchange.swap
+    bag.exchange.swap = None
+    with pytest.raises(TypeError):
+        bag(torch.tensor([[1]]))
+    bag.exchange.swap = swap
+    try:
+        bag(torch.tensor([[1]]))
+    except RowgradError as error:
+        return type(error).__name__, error.code, str(error)
+    finally:
+        bag.exchange.done()  # other tests use the group
+
+
+def test_an_exchange_that_was_left_in_the_middle(ranks):
+    ((kind, code, message),) = ranks.run(1, failed_between_messages)
+    assert (kind, code) == ("CommunicationError", "left-early")
+    assert "forward pass 1 of layer" in message
+
+
 def late(group):
     """All wait for a rank that never calls."""
     try:

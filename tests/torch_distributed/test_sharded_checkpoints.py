@@ -8,10 +8,17 @@ from optional import framework
 torch = framework("torch")
 import torch.distributed as dist  # noqa: E402
 import torch.distributed.checkpoint as dcp  # noqa: E402
+from torch.distributed.checkpoint.state_dict import (  # noqa: E402
+    StateDictOptions,
+    get_optimizer_state_dict,
+    set_optimizer_state_dict,
+)
 from training import OPTIMIZERS, ROWS, WIDTH, table, train  # noqa: E402
 
-from rowgrad.torch.distributed import Ownership, ShardedEmbeddingBag  # noqa: E402
+from rowgrad import optim  # noqa: E402
+from rowgrad.torch.distributed import Ownership, ShardedEmbeddingBag, shard_state  # noqa: E402
 from rowgrad.torch.embedding_bag import EmbeddingBag  # noqa: E402
+from rowgrad.torch.optim import RowOptimizer  # noqa: E402
 
 CASE = {"combiner": "mean", "weighted": False, "exact": True, "optimizer": "Adam"}
 
@@ -74,6 +81,84 @@ def moved(group, sharding):
 @pytest.mark.parametrize("sharding", ["range", "hash"])
 def test_tables_move_between_layers(ranks, sharding):
     assert ranks.run(3, moved, sharding) == [True] * 3
+
+
+PLAIN = {
+    "Adagrad": lambda parameters: torch.optim.Adagrad(parameters, lr=0.1),
+    "SGD": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.5),
+    "SparseAdam": lambda parameters: torch.optim.SparseAdam(list(parameters), lr=0.1),
+    "RowOptimizer": lambda parameters: RowOptimizer(parameters, optim.RowWiseAdagrad(0.1)),
+}
+
+
+def with_plain_optimizer(group, name, load, save, steps):
+    """Train by an optimizer beside the layer, from what was saved if there is something: the whole table."""
+    bag = ShardedEmbeddingBag(ROWS, WIDTH, combiner="sum", group=group, sharding="hash", _weight=table())
+    optimizer = PLAIN[name](bag.parameters())
+    named = name == "SparseAdam"  # whose count of steps is a plain number, which PyTorch loads by the parameter's name
+
+    def state_of():
+        return get_optimizer_state_dict(bag, optimizer) if named else optimizer.state_dict()
+
+    def step(number):
+        optimizer.zero_grad()
+        ids = torch.arange(number, number + 20).view(4, 5) * 7 % ROWS
+        size, rank = dist.get_world_size(group), dist.get_rank(group)
+        bag(ids.tensor_split(size)[rank]).square().sum().backward()
+        optimizer.step()
+
+    if load is not None:
+        if name == "Adagrad":
+            shard_state(optimizer)  # and nothing has to be trained before
+        else:
+            step(0)  # so that there is state to load into
+        state = {"bag": bag.state_dict(), "optimizer": state_of()}
+        dcp.load(state, checkpoint_id=load, process_group=group)
+        bag.load_state_dict(state["bag"])
+        if named:
+            set_optimizer_state_dict(bag, optimizer, state["optimizer"])
+        else:
+            optimizer.load_state_dict(state["optimizer"])
+    for number in steps:
+        step(number)
+    if save is not None:
+        state = {"bag": bag.state_dict(), "optimizer": state_of()}
+        dcp.save(state, checkpoint_id=save, process_group=group)
+    return bag.full_table().numpy()
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_the_state_of_a_plain_optimizer_is_spread_like_the_table(ranks, tmp_path, name):
+    saved = str(tmp_path / "saved")
+    (expected,) = ranks.run(1, with_plain_optimizer, name, None, None, range(6))
+    ranks.run(2, with_plain_optimizer, name, None, saved, range(3))
+    for size in (2, 1):
+        for found in ranks.run(size, with_plain_optimizer, name, saved, None, range(3, 6)):
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def by_state_dict_api(group):
+    """PyTorch's own functions for checkpoints take the state, as parts and as a whole."""
+    bag = ShardedEmbeddingBag(ROWS, WIDTH, group=group, sparse=False, _weight=table())
+    optimizer = torch.optim.Adam(bag.parameters(), lr=0.1)
+    bag(torch.arange(ROWS)[None]).sum().backward()
+    optimizer.step()
+    full = get_optimizer_state_dict(bag, optimizer, options=StateDictOptions(full_state_dict=True))
+    parts = get_optimizer_state_dict(bag, optimizer)
+    again = torch.optim.Adam(bag.parameters(), lr=0.1)
+    set_optimizer_state_dict(bag, again, parts)
+    again.zero_grad()
+    bag(torch.arange(ROWS)[None]).sum().backward()
+    again.step()
+    shapes = [tuple(each["state"]["weight"]["exp_avg"].shape) for each in (full, parts) if each["state"]]
+    return shapes, type(again.state[bag.weight]["exp_avg"]) is torch.Tensor, int(again.state[bag.weight]["step"])
+
+
+def test_the_functions_of_pytorch_for_checkpoints(ranks):
+    whole = (ROWS, WIDTH)
+    for shapes, is_plain, steps in ranks.run(2, by_state_dict_api):
+        assert set(shapes) == {whole}
+        assert is_plain and steps == 2
 
 
 def other_order(group):

@@ -74,7 +74,7 @@ def test_what_travels_is_what_is_needed(ranks, exact, weighted):
     entries, runs, row = 12, 4, 16 * 4
     unique = 3
     expected = {
-        "counts": 32,
+        "counts": 2 * 56,
         "ids": 4 * entries + 4 * runs + (4 * entries if weighted else 0),
         "rows": (unique if exact else runs) * row,
         "gradients": runs * row,
@@ -117,6 +117,26 @@ def frozen(group):
 
 def test_frozen_tables_and_evaluation(ranks):
     assert ranks.run(2, frozen) == [True] * 2
+
+
+def twice(group, combiner):
+    """One table for two inputs of a model, as for a user and the items: each makes a step of its own."""
+    first, second = torch.tensor([[3, 40], [3, 3]]), torch.tensor([[40, 52, 7]])
+    bags = []
+    for whole in (True, False):
+        settings = {"combiner": combiner, "_weight": table(), "fused_optimizer": optim.SGD(0.5)}
+        if whole:
+            bag = EmbeddingBag(53, WIDTH, **settings)
+        else:
+            bag = ShardedEmbeddingBag(53, WIDTH, group=group, gradient_average=True, **settings)
+        (bag(first).sum() + bag(second).sum()).backward()
+        bags.append(bag)
+    return torch.allclose(bags[1].full_table(), bags[0].weight)
+
+
+@pytest.mark.parametrize("combiner", ["sum", "mean", "max"])
+def test_a_fused_layer_that_is_called_twice_in_a_step(ranks, combiner):
+    assert ranks.run(2, twice, combiner) == [True] * 2
 
 
 def more_ranks_than_rows(group):

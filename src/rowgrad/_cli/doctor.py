@@ -106,13 +106,12 @@ def _cache() -> dict[str, Any]:
     if folder is None:
         problem = "no folder is writable, so kernels are compiled again in each process; set ROWGRAD_CACHE_DIR"
         return {"folder": None, "kernels": 0, "variants": 0, "megabytes": 0.0, "problem": problem}
-    # Numba keeps an index for each kernel (.nbi), and the code for each combination of types (.nbc).
-    sizes = {path: path.stat().st_size for path in folder.iterdir() if path.suffix in (".nbi", ".nbc")}
-    suffixes = [path.suffix for path in sizes]
+    # One file for each kernel and combination of types: module.kernel.digest.nbc
+    sizes = {path.name: path.stat().st_size for path in folder.glob(f"*{kernels.compile.SUFFIX}")}
     return {
         "folder": str(folder),
-        "kernels": suffixes.count(".nbi"),
-        "variants": suffixes.count(".nbc"),
+        "kernels": len({name.rsplit(".", 2)[0] for name in sizes}),
+        "variants": len(sizes),
         "megabytes": round(sum(sizes.values()) / 1e6, 1),
         "problem": "",
     }

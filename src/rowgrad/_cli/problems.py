@@ -5,6 +5,7 @@ Exit codes: 1 for data that is wrong, 2 for a command that is, 130 for Ctrl-C.
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import typer
@@ -12,6 +13,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from rowgrad._cli.show import errors
+from rowgrad._runtime.texts import is_text
 from rowgrad.errors import FileError, RowgradError
 
 BAD_DATA, BAD_USAGE, INTERRUPTED = 1, 2, 130
@@ -38,6 +40,8 @@ class QuietGroup(TyperGroup):
         """Run a command and leave with its exit code."""
         kwargs["standalone_mode"] = False
         try:
+            given = args[0] if args else kwargs.get("args")
+            _check_arguments(sys.argv[1:] if given is None else given)
             # Commands give nothing back, so that what comes back is the code of an early exit.
             code = super().main(*args, **kwargs) or 0
             if sys.stdout is not None:  # it is, where the caller has closed it
@@ -53,6 +57,15 @@ class QuietGroup(TyperGroup):
                 raise
             code = report(error)
         sys.exit(code)
+
+
+def _check_arguments(arguments: Sequence[str]) -> None:
+    """What a shell passes may be any bytes; those that are not UTF-8 arrive as halves of surrogate pairs."""
+    for argument in arguments:
+        if not is_text(argument):
+            shown = argument if len(argument) <= 60 else f"{argument[:57]}..."
+            hint = "rename the file; in a shell without UTF-8, set LC_ALL=C.UTF-8."
+            raise Problem(f"the argument {shown!r} is not UTF-8 text.", hint, code=BAD_USAGE)
 
 
 def report(error: Exception) -> int:

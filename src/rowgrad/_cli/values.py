@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from rowgrad._cli.problems import BAD_USAGE, Problem
-from rowgrad._runtime import dtypes, files
+from rowgrad._runtime import dtypes, files, texts
 from rowgrad._runtime.dtypes import BFLOAT16, NUMPY, QUANTISED, Array
+from rowgrad.errors import RowgradError
 
 FORMS = "a file (x.npy, x.npz:member, x.parquet:column, x.csv:column) or JSON (5, '[1, 2]', '[\"a\", \"b\"]')"
 
@@ -46,12 +47,15 @@ def parse(text: str) -> Any:
 
 def _literal(text: str) -> Any:
     try:
+        texts.check_json(text)
         value = json.loads(text, parse_float=_number)
         np.array(value)
         kinds = {type(item) for item in np.array(value, object).flat}
     except json.JSONDecodeError:
         hint = f"a string is written '\"{text}\"'." if re.fullmatch(r"[\w .+-]+", text) else ""
         raise Problem(f"{text!r} is not {FORMS}.", hint, code=BAD_USAGE) from None
+    except RowgradError as error:
+        raise Problem(f"{_short(text)}: {error.message}", code=BAD_USAGE) from None
     except (ValueError, RecursionError):
         raise Problem(f"{_short(text)}: the lists must be nested evenly.", code=BAD_USAGE) from None
     if not kinds <= {bool, int, float, str} or (str in kinds and len(kinds) > 1):

@@ -7,13 +7,17 @@ used: `kernels.order.sort`.
 import importlib
 from types import ModuleType
 
+from rowgrad._kernels import protect
+
 MODULES = (
-    "clear", "compile", "fill_empty_rows", "ids", "kinds", "lanes", "offsets", "optim", "order", "raw", "routing",
-    "segment_max", "sparse_segment", "sparse_segment_grad", "sparse_slice", "team", "weighted_sum",
+    "clear", "compile", "fill_empty_rows", "kinds", "lanes", "offsets", "optim", "order", "raw", "routing",
+    "segment_max", "sharing", "sparse_segment", "sparse_segment_grad", "sparse_slice", "weighted_sum",
 )  # fmt: skip
 
 
 def __getattr__(name: str) -> ModuleType:
     if name in MODULES:
+        if name != "kinds":
+            protect.load_numba()
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,17 +1,13 @@
 """Zeroing memory that is used again."""
 
 from rowgrad._kernels.compile import kernel
-from rowgrad._kernels.team import chunk_start, claim, enter, finish, leave, wait
+from rowgrad._kernels.sharing import chunk_start, enter, leave, share
 
 
 @kernel
-def clear(team, chunks, array):
+def clear(workers, chunks, array):
     """Set all elements to 0."""
-    heard = enter(team)
-    chunk = claim(team, 0)
-    while chunk < chunks:
+    seen = enter(workers)
+    for chunk in share(workers, 0, chunks):
         array[chunk_start(chunk, chunks, array.size) : chunk_start(chunk + 1, chunks, array.size)] = 0
-        finish(team, 0)
-        chunk = claim(team, 0)
-    wait(team, 0, chunks)
-    leave(team, heard)
+    leave(workers, seen)

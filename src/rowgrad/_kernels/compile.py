@@ -8,33 +8,61 @@ each cached kernel covers all files of this folder.
 
 import hashlib
 import os
+import pickle
 import sys
 import threading
+import uuid
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numba
-from numba.core import caching, event
+from rowgrad._kernels import protect
+
+protect.load_numba()
+
+import llvmlite  # noqa: E402
+import numba  # noqa: E402
+from numba.core import caching, event, serialize  # noqa: E402
+from numba.core.compiler import CompileResult  # noqa: E402
+from numba.core.compiler_lock import global_compiler_lock  # noqa: E402
 
 FOLDER = Path(__file__).parent
 KERNELS: dict[str, Any] = {}
 PATIENCE = 1.0  # seconds of compiling after which a person is told
+SUFFIX = ".nbc"  # of the files that keep compiled code
+CHECKSUM = hashlib.sha256().digest_size
+
+_warned: set[str] = set()
 
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile `function` at its first call for each combination of argument types, and keep the result on disk."""
-    dispatcher = numba.njit(nogil=True, error_model="numpy")(function)
-    if cache_folder() is not None:
-        dispatcher._cache = _KernelCache(function)
-    KERNELS[f"{function.__module__.rpartition('.')[2]}.{function.__name__}"] = dispatcher
+    name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
+    dispatcher = KERNELS[name] = numba.njit(nogil=True, error_model="numpy")(function)
+    dispatcher._cache = _KernelCache(name)
+    compile_for_args = dispatcher._compile_for_args
+
+    def load_or_compile(*args: Any) -> Any:
+        try:
+            if global_compiler_lock.is_locked():  # by this thread, so another one would wait for ever
+                return compile_for_args(*args)
+            return protect.uninterrupted(compile_for_args, *args)
+        finally:
+            for action in protect.after_compilation:
+                action()
+
+    dispatcher._compile_for_args = load_or_compile
     return dispatcher
 
 
 def inline(function: Callable[..., Any]) -> Any:
     """Compile `function` into the kernels that call it."""
-    return numba.njit(nogil=True, error_model="numpy", forceinline=True)(function)
+    # Nobody else calls it, so the wrappers that Numba would compile for other callers are left out.
+    options = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return numba.njit(nogil=True, error_model="numpy", **options)(function)
 
 
 class _Notice(event.Listener):  # type: ignore[misc]
@@ -66,7 +94,7 @@ event.register("numba:compile", _Notice())
 @cache
 def source_stamp() -> str:
     """A digest of all kernel sources and of the versions that shape the compiled code."""
-    digest = hashlib.sha256(f"{numba.__version__} {sys.version}".encode())
+    digest = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__} {sys.version}".encode())
     for path in sorted(FOLDER.glob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
@@ -107,27 +135,68 @@ def _candidates() -> Iterator[Path]:
     yield FOLDER / "__pycache__"
 
 
-class _Locator(caching._CacheLocator):  # type: ignore[misc]
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._line = function.__code__.co_firstlineno
+class _KernelCache(caching.NullCache):  # type: ignore[misc]
+    """The compiled forms of one kernel on disk, each in a file of its own.
 
-    def get_cache_path(self) -> str:
-        return str(cache_folder())
+    A file holds a checksum and what it covers: the argument types, the machine and the code. Files are written
+    elsewhere and renamed, and there is no index, so any number of processes may read and write at the same time.
+    A file that is damaged is replaced; where nothing can be written, kernels are compiled and not kept.
+    """
 
-    def get_source_stamp(self) -> str:
-        return source_stamp()
+    def __init__(self, name: str) -> None:
+        self._name = name
 
-    def get_disambiguator(self) -> str:
-        return str(self._line)
+    @property
+    def cache_path(self) -> str | None:
+        folder = cache_folder()
+        return None if folder is None else str(folder)
 
-    @classmethod
-    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> "_Locator":
-        return cls(py_func)
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        target_context.refresh()
+        key = sig, target_context.codegen().magic_tuple()
+        path = self._path(key)
+        if path is None:
+            return None
+        try:
+            content = path.read_bytes()
+            checksum, payload = content[:CHECKSUM], content[CHECKSUM:]
+            if hashlib.sha256(payload).digest() != checksum:
+                raise ValueError("its checksum is wrong")
+            kept_key, code = pickle.loads(payload)
+            return CompileResult._rebuild(target_context, *code) if kept_key == key else None
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except Exception as error:
+            _warn_once("damaged", f"{path} cannot be loaded and is compiled again: {error}")
+            return None
+
+    def save_overload(self, sig: Any, cres: Any) -> None:
+        if cres.library.has_dynamic_globals:  # addresses that mean nothing in another process
+            return
+        key = sig, cres.codegen.magic_tuple()
+        path = self._path(key)
+        if path is None:
+            _warn_once("unkept", "no folder for compiled kernels is writable, so each process compiles them anew; "
+                                 "set ROWGRAD_CACHE_DIR to one that is")  # fmt: skip
+            return
+        payload = serialize.dumps((key, cres._reduce()))
+        part = path.with_name(f".{uuid.uuid4().hex}.part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part.write_bytes(hashlib.sha256(payload).digest() + payload)
+            part.replace(path)
+        except OSError as error:
+            with suppress(OSError):
+                part.unlink()
+            _warn_once("unkept", f"{path.parent} takes no compiled kernel, so each process compiles it anew: {error}")
+
+    def _path(self, key: Any) -> Path | None:
+        folder = cache_folder()
+        digest = hashlib.sha256(repr(key).encode()).hexdigest()[:32]
+        return None if folder is None else folder / f"{self._name}.{digest}{SUFFIX}"
 
 
-class _KernelCacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
-    _locator_classes = (_Locator,)
-
-
-class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
-    _impl_class = _KernelCacheImpl
+def _warn_once(subject: str, message: str) -> None:
+    if subject not in _warned:
+        _warned.add(subject)
+        warnings.warn(f"rowgrad: {message}", RuntimeWarning, stacklevel=2)

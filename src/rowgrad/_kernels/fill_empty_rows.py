@@ -11,18 +11,7 @@ from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.lanes import load, store, zeros1
 from rowgrad._kernels.order import BAD, DISTINCT, ORDERED
 from rowgrad._kernels.raw import peek, poke
-from rowgrad._kernels.team import (
-    add_up,
-    atomic_add,
-    atomic_load,
-    chunk_start,
-    claim,
-    enter,
-    finish,
-    leave,
-    lowest,
-    wait,
-)
+from rowgrad._kernels.sharing import add_up, atomic_add, atomic_load, chunk_start, enter, leave, lowest, share
 
 
 @inline
@@ -37,14 +26,13 @@ def _row_of(k, indices, rank, by_words, words, shift, least, rows):
 
 
 @kernel
-def inspect_rows(team, chunks, indices, rank, size, rows, bad, starts, info):
+def inspect_rows(workers, chunks, indices, rank, size, rows, bad, starts, info):
     """See whether the rows in column 0 of `indices` are in range, and sorted.
 
     `starts[chunk]` becomes the number of distinct rows before the chunk, if they are sorted.
     """
-    heard = enter(team)
-    chunk = claim(team, 0)
-    while chunk < chunks:
+    seen = enter(workers)
+    for chunk in share(workers, 0, chunks):
         first = chunk_start(chunk, chunks, size)
         stop = chunk_start(chunk + 1, chunks, size)
         before = peek(indices, (first - 1) * rank) if first > 0 else np.int64(-1)
@@ -66,19 +54,14 @@ def inspect_rows(team, chunks, indices, rank, size, rows, bad, starts, info):
                 if indices[i * rank] < 0 or indices[i * rank] >= rows:
                     bad[chunk] = i
                     break
-        finish(team, 0)
-        chunk = claim(team, 0)
-    wait(team, 0, chunks)
-    if claim(team, 1) == 0:
+    for _ in share(workers, 1, 1):
         info[ORDERED] = 1
         info[BAD] = lowest(bad, chunks)
         info[DISTINCT] = add_up(starts, chunks)
         for chunk in range(chunks):
             if bad[chunks + chunk] == 0:
                 info[ORDERED] = 0
-        finish(team, 1)
-    wait(team, 1, 1)
-    leave(team, heard)
+    leave(workers, seen)
 
 
 @inline
@@ -141,16 +124,15 @@ def _fill_chunk(first, stop, size, rows, distinct, indices, rank, by_words, word
 
 
 @kernel
-def fill(team, chunks, indices, rank, size, rows, words, shift, starts, values, width, default, full, output_indices,
+def fill(workers, chunks, indices, rank, size, rows, words, shift, starts, values, width, default, full, output_indices,
          output_values, empty, reverse):  # fmt: skip
     """Write all four results, walking the entries in the order of their rows.
 
     `words` are the sorted (row, position) pairs, or empty where the entries are sorted as they come; `starts` counts
     the distinct rows before each chunk.
     """
-    heard = enter(team)
-    chunk = claim(team, 0)
-    while chunk < chunks:
+    seen = enter(workers)
+    for chunk in share(workers, 0, chunks):
         first, stop = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
         if chunk == 0:
             following = _row_of(0, indices, rank, words.size > 0, words, shift, 0, rows) if size > 0 else rows
@@ -163,10 +145,7 @@ def fill(team, chunks, indices, rank, size, rows, words, shift, starts, values, 
         else:
             _fill_chunk(first, stop, size, rows, starts[chunk], indices, rank, words.size > 0, words, shift, values,
                         width, default, full, output_indices, output_values, empty, reverse)  # fmt: skip
-        finish(team, 0)
-        chunk = claim(team, 0)
-    wait(team, 0, chunks)
-    leave(team, heard)
+    leave(workers, seen)
 
 
 @inline
@@ -180,23 +159,18 @@ def _list_unmapped(mapped, first, stop, unmapped):
 
 
 @kernel
-def fill_grad(team, chunks, reverse, values, width, sums, mapped, unmapped, ends, d_values, d_default, bad):
+def fill_grad(workers, chunks, reverse, values, width, sums, mapped, unmapped, ends, d_values, d_default, bad):
     """Copy each gradient back to the entry it came from, and sum those of the defaults, in ascending order.
 
     Returns the first bad position, or -1. `mapped` and `unmapped` are scratch, `ends` is -1 for each chunk. The sum is
     one chain of additions, so one thread makes it, while the others list what there is to sum.
     """
-    heard = enter(team)
+    seen = enter(workers)
     full = mapped.size
     size = reverse.size
-    chunk = claim(team, 3)
-    while chunk < chunks:
+    for chunk in share(workers, 0, chunks):
         mapped[chunk_start(chunk, chunks, full) : chunk_start(chunk + 1, chunks, full)] = 0
-        finish(team, 3)
-        chunk = claim(team, 3)
-    wait(team, 3, chunks)
-    chunk = claim(team, 0)
-    while chunk < chunks:
+    for chunk in share(workers, 1, chunks):
         bad[chunk] = -1
         for j in range(chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)):
             place = peek(reverse, j)
@@ -206,35 +180,28 @@ def fill_grad(team, chunks, reverse, values, width, sums, mapped, unmapped, ends
             poke(mapped, place, 1)
             for w in range(width):
                 poke(d_values, j * width + w, peek(values, place * width + w))
-        finish(team, 0)
-        chunk = claim(team, 0)
-    wait(team, 0, chunks)
     wrong = lowest(bad, chunks)
     if wrong >= 0:
-        leave(team, heard)
+        leave(workers, seen)
         return wrong
 
-    summing = claim(team, 1) == 0
-    total, second = zeros1(sums), zeros1(sums)
-    part = 0
-    chunk = claim(team, 2)
-    while chunk < chunks or (summing and part < chunks):
-        if chunk < chunks:
-            first, stop = chunk_start(chunk, chunks, full), chunk_start(chunk + 1, chunks, full)
-            atomic_add(ends, chunk, _list_unmapped(mapped, first, stop, unmapped) + 1)
-            chunk = claim(team, 2)
-        while summing and part < chunks and atomic_load(ends, part) >= 0:
-            for k in range(chunk_start(part, chunks, full), ends[part]):
+    # The last part is the sum. Whoever gets it finds all lists made, or being made by the other threads.
+    for part in share(workers, 2, chunks + 1):
+        if part < chunks:
+            first, stop = chunk_start(part, chunks, full), chunk_start(part + 1, chunks, full)
+            atomic_add(ends, part, _list_unmapped(mapped, first, stop, unmapped) + 1)
+            continue
+        total, second = zeros1(sums), zeros1(sums)
+        for chunk in range(chunks):
+            while atomic_load(ends, chunk) < 0:
+                pass
+            for k in range(chunk_start(chunk, chunks, full), ends[chunk]):
                 place = peek(unmapped, k) * width
                 total = total + load(total, values, place)
                 if width == 2:
                     second = second + load(total, values, place + 1)
-            part += 1
-    if summing:
         store(d_default, 0, total)
         if width == 2:
             store(d_default, 1, second)
-        finish(team, 1)
-    wait(team, 1, 1)
-    leave(team, heard)
+    leave(workers, seen)
     return np.int64(-1)

@@ -11,12 +11,16 @@ type and summing type therefore tells all apart: (int16, float32) is half, (uint
 
 import operator
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic, models, overload, register_model
+from numba.core.imputils import lower_builtin
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import intrinsic, models, register_model
 
 from rowgrad._kernels.compile import inline
 
@@ -39,11 +43,35 @@ class LanesModel(models.PrimitiveModel):  # type: ignore[misc]
         super().__init__(dmm, fe_type, ir.VectorType(element, fe_type.count))
 
 
+WIDTHS = (256, 128, 64, 32, 16)  # bytes in a vector; wider ones would not stay in registers
+
+
+@cache
+def lanes_for(sums: "np.dtype[Any]", width: int) -> "np.ndarray[Any, Any]":
+    """What tells a kernel how wide its vectors are: as wide as fits `width` columns, or single elements.
+
+    It is an array without elements whose number of dimensions says it, so that a kernel is compiled once for each
+    vector width that is in use, and holds code for no other.
+    """
+    counts = [nbytes // sums.itemsize for nbytes in WIDTHS if nbytes <= width * sums.itemsize]
+    return np.empty((0,) * max(counts, default=1).bit_length(), sums)
+
+
+@intrinsic
+def zeros(typingctx: Any, lanes_for: Any) -> Any:
+    """Zeros in the type and number that `lanes_for` tells."""
+    lanes = Lanes(lanes_for.dtype, 1 << (lanes_for.ndim - 1))
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return ir.Constant(context.get_value_type(lanes), None)
+
+    return lanes(lanes_for), codegen
+
+
 def _zeros(nbytes: int) -> Any:
     @intrinsic
     def zeros(typingctx: Any, sums: Any) -> Any:
-        size = sums.dtype.bitwidth // 8
-        lanes = Lanes(sums.dtype, max(1, nbytes // size))
+        lanes = Lanes(sums.dtype, max(1, nbytes // (sums.dtype.bitwidth // 8)))
 
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             return ir.Constant(context.get_value_type(lanes), None)
@@ -53,12 +81,36 @@ def _zeros(nbytes: int) -> Any:
     return zeros
 
 
-# Zeros in the type of the array `sums`, in several widths: rows go through the widest that fits.
-zeros256 = _zeros(256)
-zeros128 = _zeros(128)
+# Zeros in the type of the array `sums`, in widths that are part of how a sum is made (see docs/exactness.md).
 zeros64 = _zeros(64)
 zeros16 = _zeros(16)
 zeros1 = _zeros(1)
+
+
+@intrinsic
+def block_start(typingctx: Any, lanes: Any, column: Any, width: Any) -> Any:
+    """Where the block of columns from `column` on begins: there, or earlier, if fewer columns than lanes are left.
+
+    Columns are computed by themselves, so the few that are computed twice get the same result twice.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        last = builder.sub(args[2], ir.IntType(64)(lanes.count))
+        return builder.select(builder.icmp_signed("<", args[1], last), args[1], last)
+
+    return types.int64(lanes, types.int64, types.int64), codegen
+
+
+@intrinsic
+def take_last(typingctx: Any, new: Any, old: Any, fresh: Any) -> Any:
+    """The last `fresh` lanes of `new`, behind the first ones of `old`."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        numbers = ir.Constant(ir.VectorType(INT32, new.count), list(range(new.count)))
+        stays = _spread(builder, builder.sub(INT32(new.count), builder.trunc(args[2], INT32)), new.count)
+        return builder.select(builder.icmp_signed("<", numbers, stays), args[1], args[0])
+
+    return new(new, old, types.int64), codegen
 
 
 @intrinsic
@@ -116,40 +168,11 @@ store_past = _store(past=True)
 
 
 @inline
-def clear_past(sums, array, first, last):
+def clear_past(nothing, array, first, last):
     """Zero the array past the caches, from `first` to `last`; both ends must be as `store_past` asks."""
-    wide, narrow = zeros256(sums), zeros16(sums)
-    while first + count(wide) <= last:
-        store_past(array, first, wide)
-        first += count(wide)
     while first < last:
-        store_past(array, first, narrow)
-        first += count(narrow)
-
-
-@intrinsic
-def minus_zero(typingctx: Any, lanes: Any) -> Any:
-    """−0 in every lane (0 for integers): what can be added to anything and leaves it as it is, even −0."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        value = 0 if isinstance(lanes.dtype, types.Integer) else -0.0
-        return ir.Constant(context.get_value_type(lanes), [value] * lanes.count)
-
-    return lanes(lanes), codegen
-
-
-@intrinsic
-def choose(typingctx: Any, condition: Any, left: Any, right: Any) -> Any:
-    """`left` where the condition holds, else `right`; without a branch."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        bits = ir.IntType(left.dtype.bitwidth)
-        mask = _spread(builder, builder.sext(args[0], bits), left.count)
-        chosen = builder.and_(builder.bitcast(args[1], mask.type), mask)
-        other = builder.and_(builder.bitcast(args[2], mask.type), builder.not_(mask))
-        return builder.bitcast(builder.or_(chosen, other), args[1].type)
-
-    return left(types.boolean, left, right), codegen
+        store_past(array, block_start(nothing, first, last), nothing)
+        first += count(nothing)
 
 
 @intrinsic
@@ -253,34 +276,22 @@ def _words(lanes: Lanes, value: int) -> Any:
     return ir.Constant(ir.VectorType(INT32, lanes.count), [value] * lanes.count)
 
 
-def _arithmetic(on_floats: str, on_integers: str) -> Any:
-    @intrinsic
-    def apply(typingctx: Any, left: Any, right: Any) -> Any:
-        name = on_integers if isinstance(left.dtype, types.Integer) else on_floats
+def _arithmetic(symbol: Callable[..., Any], on_floats: str, on_integers: str) -> None:
+    """Lane by lane; declared to Numba's typing and lowering themselves, so that nothing has to be compiled for it."""
 
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return getattr(builder, name)(*args)
+    @infer_global(symbol)
+    class Template(AbstractTemplate):  # type: ignore[misc]
+        def generic(self, args: Any, kws: Any) -> Any:
+            left, right = args
+            return signature(left, left, right) if isinstance(left, Lanes) and left == right else None
 
-        return left(left, right), codegen
-
-    return apply
-
-
-_add = _arithmetic("fadd", "add")
-_sub = _arithmetic("fsub", "sub")
-_mul = _arithmetic("fmul", "mul")
-_div = _arithmetic("fdiv", "udiv")
+    @lower_builtin(symbol, Lanes, Lanes)
+    def lower(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        is_integer = isinstance(signature.return_type.dtype, types.Integer)
+        return getattr(builder, on_integers if is_integer else on_floats)(*args)
 
 
-def _for_lanes(symbol: Callable[..., Any], apply: Any) -> None:
-    @overload(symbol)  # Numba compares signatures to the letter, so these two have no annotations
-    def implementation(left, right):
-        if isinstance(left, Lanes) and left == right:
-            return lambda left, right: apply(left, right)
-        return None
-
-
-_for_lanes(operator.add, _add)
-_for_lanes(operator.sub, _sub)
-_for_lanes(operator.mul, _mul)
-_for_lanes(operator.truediv, _div)
+_arithmetic(operator.add, "fadd", "add")
+_arithmetic(operator.sub, "fsub", "sub")
+_arithmetic(operator.mul, "fmul", "mul")
+_arithmetic(operator.truediv, "fdiv", "udiv")

@@ -7,12 +7,25 @@ compiled kernel serves all of them. Half and bfloat16 rows are computed in float
 import numpy as np
 
 from rowgrad._kernels.compile import inline, kernel
-from rowgrad._kernels.ids import bounded_id, read_id
 from rowgrad._kernels.kinds import ADAGRAD, ADAM, DESCENT, MOMENTUM, NESTEROV, ROW_WISE_ADAGRAD
-from rowgrad._kernels.lanes import add_across, count, fill, first_of, load, root, store, zeros1, zeros16, zeros64
-from rowgrad._kernels.raw import peek, poke, prefetch
+from rowgrad._kernels.lanes import (
+    add_across,
+    block_start,
+    count,
+    fill,
+    first_of,
+    load,
+    root,
+    store,
+    take_last,
+    zeros,
+    zeros1,
+    zeros16,
+    zeros64,
+)
+from rowgrad._kernels.raw import peek, peek_bounded, poke, prefetch
+from rowgrad._kernels.sharing import chunk_start, enter, leave, lowest, share
 from rowgrad._kernels.sparse_segment_grad import sum_block
-from rowgrad._kernels.team import chunk_start, claim, enter, finish, leave, lowest, wait
 
 # Entries whose sums are kept before their rows are changed: long enough to fetch the rows meanwhile.
 BLOCK = 64
@@ -20,35 +33,44 @@ AHEAD = 16
 
 
 @inline
-def _change_columns(zeros, column, kind, numbers, rate, table, row, grads, place, width, first, second):
-    """Change as many columns from `column` on as blocks of the width of `zeros` cover; returns the next column."""
+def _put(array, here, new, fresh):
+    """Store the last `fresh` lanes; those before them have been changed already."""
+    if fresh < count(new):
+        store(array, here, take_last(new, load(new, array, here), fresh))
+    else:
+        store(array, here, new)
+
+
+@inline
+def _change_columns(lanes, kind, numbers, rate, table, row, grads, place, width, first, second):
+    """Change a row, a block of columns at a time."""
     _, decay, shrink, one, rest_of_one, two, rest_of_two, eps = numbers
-    while column + count(zeros) <= width:
-        here = row * width + column
-        value = load(zeros, table, here)
-        step = load(zeros, grads, place * width + column)
+    for column in range(0, width, count(lanes)):
+        start = block_start(lanes, column, width)
+        fresh = count(lanes) - (column - start)
+        here = row * width + start
+        value = load(lanes, table, here)
+        step = load(lanes, grads, place * width + start)
         if decay != 0:
-            step = step + fill(zeros, decay) * value
+            step = step + fill(lanes, decay) * value
         if kind == MOMENTUM or kind == NESTEROV:
-            memory = fill(zeros, one) * load(zeros, first, here) + step
-            store(first, here, memory)
-            step = step + fill(zeros, one) * memory if kind == NESTEROV else memory
+            memory = fill(lanes, one) * load(lanes, first, here) + step
+            _put(first, here, memory, fresh)
+            step = step + fill(lanes, one) * memory if kind == NESTEROV else memory
         elif kind == ADAGRAD:
-            squares = load(zeros, first, here) + step * step
-            store(first, here, squares)
-            step = fill(zeros, rate) * step / (root(squares) + fill(zeros, eps))
+            squares = load(lanes, first, here) + step * step
+            _put(first, here, squares, fresh)
+            step = fill(lanes, rate) * step / (root(squares) + fill(lanes, eps))
         elif kind == ADAM:
-            mean = fill(zeros, one) * load(zeros, first, here) + fill(zeros, rest_of_one) * step
-            square = fill(zeros, two) * load(zeros, second, here) + fill(zeros, rest_of_two) * (step * step)
-            store(first, here, mean)
-            store(second, here, square)
-            value = fill(zeros, shrink) * value
-            step = fill(zeros, rate) * mean / (root(square) + fill(zeros, eps))
+            mean = fill(lanes, one) * load(lanes, first, here) + fill(lanes, rest_of_one) * step
+            square = fill(lanes, two) * load(lanes, second, here) + fill(lanes, rest_of_two) * (step * step)
+            _put(first, here, mean, fresh)
+            _put(second, here, square, fresh)
+            value = fill(lanes, shrink) * value
+            step = fill(lanes, rate) * mean / (root(square) + fill(lanes, eps))
         if kind != ADAGRAD and kind != ADAM:
-            step = fill(zeros, rate) * step
-        store(table, here, value - step)
-        column += count(zeros)
-    return column
+            step = fill(lanes, rate) * step
+        _put(table, here, value - step, fresh)
 
 
 @inline
@@ -65,7 +87,7 @@ def _square_columns(zeros, column, decay, table, row, grads, place, width):
 
 
 @inline
-def _change_row(kind, numbers, table, row, grads, place, width, first, second, sums):
+def _change_row(lanes, kind, numbers, table, row, grads, place, width, first, second, sums):
     """Change one row of the table and of its state by row `place` of the gradients."""
     rate = numbers[0]
     if kind == ROW_WISE_ADAGRAD:
@@ -76,9 +98,7 @@ def _change_row(kind, numbers, table, row, grads, place, width, first, second, s
         squares += rest
         poke(first, row, np.float64(peek(first, row)) + squares / width)
         rate /= np.sqrt(np.float64(peek(first, row))) + numbers[7]
-    column = _change_columns(zeros64(sums), 0, kind, numbers, rate, table, row, grads, place, width, first, second)
-    column = _change_columns(zeros16(sums), column, kind, numbers, rate, table, row, grads, place, width, first, second)
-    _change_columns(zeros1(sums), column, kind, numbers, rate, table, row, grads, place, width, first, second)
+    _change_columns(lanes, kind, numbers, rate, table, row, grads, place, width, first, second)
 
 
 @inline
@@ -100,58 +120,47 @@ def _fetch_row(kind, table, row, width, first, second):
 
 
 @kernel
-def change(team, chunks, rows, row_step, size, row_limit, grads, width, kind, numbers, sums, table, first, second,
-           bad):  # fmt: skip
+def change(workers, chunks, rows, row_limit, grads, width, kind, numbers, lanes_for, table, first, second, bad):
     """Change table[rows[u]] by grads[u]; returns the first position whose row is wrong or not ascending, or -1.
 
-    `sums` is any array of the type that is computed in. If a row is wrong, nothing is written.
+    If a row is wrong, nothing is written.
     """
-    heard = enter(team)
-    chunk = claim(team, 0)
-    while chunk < chunks:
+    seen = enter(workers)
+    size, lanes = rows.size, zeros(lanes_for)
+    for chunk in share(workers, 0, chunks):
         bad[chunk] = -1
         begin = chunk_start(chunk, chunks, size)
-        before = read_id(rows, row_step, begin - 1) if begin > 0 else np.int64(-1)
+        before = peek(rows, begin - 1) if begin > 0 else np.int64(-1)
         for u in range(begin, chunk_start(chunk + 1, chunks, size)):
-            row = read_id(rows, row_step, u)
+            row = peek(rows, u)
             if row <= before or row >= row_limit:
                 bad[chunk] = u
                 break
             before = row
-        finish(team, 0)
-        chunk = claim(team, 0)
-    wait(team, 0, chunks)
     wrong = lowest(bad, chunks)
     if wrong >= 0:
-        leave(team, heard)
+        leave(workers, seen)
         return wrong
 
-    chunk = claim(team, 1)
-    while chunk < chunks:
+    for chunk in share(workers, 1, chunks):
         for u in range(chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)):
-            _fetch_row(kind, table, read_id(rows, row_step, min(u + AHEAD, size - 1)), width, first, second)
-            row = bounded_id(rows, row_step, u, row_limit)
-            _change_row(kind, numbers, table, row, grads, u, width, first, second, sums)
-        finish(team, 1)
-        chunk = claim(team, 1)
-    wait(team, 1, chunks)
-    leave(team, heard)
+            _fetch_row(kind, table, peek(rows, min(u + AHEAD, size - 1)), width, first, second)
+            row = peek_bounded(rows, u, row_limit)
+            _change_row(lanes, kind, numbers, table, row, grads, u, width, first, second, lanes_for)
+    leave(workers, seen)
     return np.int64(-1)
 
 
 @kernel
-def change_pooled(team, chunks, words, shift, values, width, factors, factor_shift, factor_mask, kind, numbers, table,
-                  first, second, totals, names, sources):  # fmt: skip
+def change_pooled(workers, chunks, words, shift, values, width, factors, factor_shift, factor_mask, kind, numbers,
+                  lanes_for, table, first, second, totals, names, sources):  # fmt: skip
     """Sum the sorted `words` as `sum_rows` does, and change each row of the table by its sum at once.
 
-    `totals` has room for the sums of a block per chunk, `names` for its rows, as the halves of 64-bit ids. `sources`
-    is as in `sum_block`.
+    `totals` has room for the sums of a block per chunk, `names` for its rows. `sources` is as in `sum_block`.
     """
-    heard = enter(team)
-    size = words.size
-    mask = (np.int64(1) << shift) - 1
-    chunk = claim(team, 0)
-    while chunk < chunks:
+    seen = enter(workers)
+    size, lanes = words.size, zeros(lanes_for)
+    for chunk in share(workers, 0, chunks):
         begin = chunk_start(chunk, chunks, size)
         stop = chunk_start(chunk + 1, chunks, size)
         while 0 < begin < stop and words[begin] >> shift == words[begin - 1] >> shift:
@@ -167,27 +176,25 @@ def change_pooled(team, chunks, words, shift, values, width, factors, factor_shi
                 before = row
             while last < size and words[last] >> shift == words[last - 1] >> shift:
                 last += 1
-            rows = sum_block(words, begin, last, shift, mask, values, width, factors, factor_shift, factor_mask, True,
-                             base, totals, names, 2, sources)  # fmt: skip
+            rows = sum_block(lanes, words, begin, last, shift, values, width, factors, factor_shift, factor_mask, True,
+                             base, totals, names, sources)  # fmt: skip
             for place in range(base, base + rows):
-                _change_row(kind, numbers, table, read_id(names, 2, place), totals, place, width, first, second,
+                _change_row(lanes, kind, numbers, table, peek(names, place), totals, place, width, first, second,
                             factors)  # fmt: skip
             begin = last
-        finish(team, 0)
-        chunk = claim(team, 0)
-    wait(team, 0, chunks)
-    leave(team, heard)
+    leave(workers, seen)
 
 
 @kernel
-def change_others(team, chunks, words, shift, row_limit, width, kind, numbers, nothing, table, first, second):
+def change_others(workers, chunks, words, shift, row_limit, width, kind, numbers, lanes_for, nothing, table, first,
+                  second):  # fmt: skip
     """Change the rows below `row_limit` that do not occur in the sorted `words`, whose gradient is 0.
 
     `nothing` is a row of zeros, of the type that is computed in.
     """
-    heard = enter(team)
-    chunk = claim(team, 0)
-    while chunk < chunks:
+    seen = enter(workers)
+    lanes = zeros(lanes_for)
+    for chunk in share(workers, 0, chunks):
         row = chunk_start(chunk, chunks, row_limit)
         stop = chunk_start(chunk + 1, chunks, row_limit)
         low, high = np.int64(0), np.int64(words.size)
@@ -200,11 +207,8 @@ def change_others(team, chunks, words, shift, row_limit, width, kind, numbers, n
         while row < stop:
             occurs = low < words.size and peek(words, low) >> shift == row
             if not occurs:
-                _change_row(kind, numbers, table, row, nothing, 0, width, first, second, nothing)
+                _change_row(lanes, kind, numbers, table, row, nothing, 0, width, first, second, nothing)
             while occurs and low < words.size and peek(words, low) >> shift == row:
                 low += 1
             row += 1
-        finish(team, 0)
-        chunk = claim(team, 0)
-    wait(team, 0, chunks)
-    leave(team, heard)
+    leave(workers, seen)

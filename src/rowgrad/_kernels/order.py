@@ -8,9 +8,8 @@ bit. A word is the row shifted left by `shift`, then the partner.
 import numpy as np
 
 from rowgrad._kernels.compile import inline, kernel
-from rowgrad._kernels.ids import read_id
 from rowgrad._kernels.raw import peek, poke
-from rowgrad._kernels.team import add_up, atomic_add, chunk_start, claim, enter, finish, leave, lowest, wait
+from rowgrad._kernels.sharing import add_up, atomic_add, chunk_start, enter, leave, lowest, share
 
 # More bits a pass touch more pages at a time than the TLB holds; fewer need more passes.
 MOST_DIGIT_BITS = 10
@@ -25,53 +24,26 @@ BLOCK = 2048
 
 
 @inline
-def _count_digits(words, first, last, low, mask, histogram, base):
-    for i in range(first, last):
-        place = base + ((peek(words, i) >> low) & mask)
-        poke(histogram, place, peek(histogram, place) + 1)
-
-
-@inline
-def _scan(histogram, chunks, buckets):
-    """Turn the counts of (chunk, digit) into the first position of each, digit by digit, chunk by chunk."""
-    position = np.int64(0)
-    for digit in range(buckets):
-        for chunk in range(chunks):
-            here = peek(histogram, chunk * buckets + digit)
-            poke(histogram, chunk * buckets + digit, position)
-            position += here
-
-
-@inline
-def _pack(rows, row_step, partners, partner_step, row_limit, partner_limit, shift, words, first, last):
+def _pack(rows, partners, row_limit, partner_limit, shift, words, first, last):
     """Pack a block; returns whether an entry is out of range. (Simple enough for LLVM to vectorise.)"""
     wrong = False
     for i in range(first, last):
-        row = read_id(rows, row_step, i)
-        partner = read_id(partners, partner_step, i) if partner_step > 0 else np.int64(i)
+        row = peek(rows, i)
+        partner = np.int64(i) if partners is None else peek(partners, i)
         wrong |= (row < 0) | (row >= row_limit) | (partner < 0) | (partner >= partner_limit)
         poke(words, i, (row << shift) | partner)
     return wrong
 
 
 @inline
-def _first_bad(rows, row_step, partners, partner_step, row_limit, partner_limit, first, last):
+def _first_bad(rows, partners, row_limit, partner_limit, first, last):
     """The first wrong position of a block in which one was found; `first` if another thread has corrected it since."""
     for i in range(first, last):
-        row = read_id(rows, row_step, i)
-        partner = read_id(partners, partner_step, i) if partner_step > 0 else np.int64(i)
+        row = peek(rows, i)
+        partner = np.int64(i) if partners is None else peek(partners, i)
         if row < 0 or row >= row_limit or partner < 0 or partner >= partner_limit:
             return i
     return first
-
-
-@inline
-def _is_sorted(words, shift, first, last):
-    """Whether the rows from `first` to `last` do not decrease, nor from the one before."""
-    falls = False
-    for i in range(max(first, 1), last):
-        falls |= peek(words, i) >> shift < peek(words, i - 1) >> shift
-    return not falls
 
 
 @inline
@@ -92,113 +64,106 @@ def _count_ids(words, first, last, low, mask, counts, shared):
     atomic_add(counts, run_of, run)
 
 
-@kernel
-def sort(team, chunks, strips, rows, row_step, partners, partner_step, row_limit, partner_limit, shift, passes,
-         digit_bits, first_words, second_words, histogram, counted, counts, bad, row_starts, info):  # fmt: skip
-    """Pack, check and sort; `first_words` or `second_words` (see `info[BUFFER]`) holds the sorted words.
+@inline
+def _count_digits(words, first, last, low, mask, histogram, base):
+    for i in range(first, last):
+        place = base + ((peek(words, i) >> low) & mask)
+        poke(histogram, place, peek(histogram, place) + 1)
 
-    A `partner_step` of 0 makes each entry's partner its own position. `row_starts[chunk]` becomes the number of
-    distinct rows before the chunk. On a bad entry `info[BAD]` is its position and nothing else is meant.
+
+@kernel
+def pack(workers, chunks, strips, rows, partners, row_limit, partner_limit, shift, digit_bits, words, histogram,
+         counted, counts, bad, starts, info):  # fmt: skip
+    """Pack and check the pairs into `words`; see whether they come sorted, and count.
+
+    Without `partners`, each entry's partner is its own position. `histogram` counts the lowest digit of the rows,
+    strip by strip; `starts[chunk]` becomes the number of distinct rows before the chunk, if they come sorted. On a bad
+    entry `info[BAD]` is its position and nothing else is meant. `bad` has room for a number per strip and per chunk.
     """
-    heard = enter(team)
+    seen = enter(workers)
+    size = words.size
+    buckets = 1 << digit_bits
+    for strip in share(workers, 0, strips):
+        bad[strip] = -1
+        histogram[strip * buckets : (strip + 1) * buckets] = 0
+        first, stop = chunk_start(strip, strips, size), chunk_start(strip + 1, strips, size)
+        while first < stop:
+            last = min(first + BLOCK, stop)
+            if _pack(rows, partners, row_limit, partner_limit, shift, words, first, last):
+                bad[strip] = _first_bad(rows, partners, row_limit, partner_limit, first, last)
+                break
+            _count_digits(words, first, last, shift, np.int64(buckets - 1), histogram, strip * buckets)
+            if counted != 0:
+                low = np.int64(0) if counted == COUNT_PARTNERS else shift
+                mask = (np.int64(1) << shift) - 1 if counted == COUNT_PARTNERS else np.int64(-1)
+                _count_ids(words, first, last, low, mask, counts, strips > 1)
+            first = last
+    # Ids that come sorted are common (segments, rows of a matrix), and one look at them is cheap.
+    for chunk in share(workers, 1, chunks):
+        first, stop = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
+        falls, distinct = False, np.int64(first == 0 < stop)
+        for i in range(max(first, 1), stop):
+            falls |= peek(words, i) >> shift < peek(words, i - 1) >> shift
+            distinct += peek(words, i) >> shift != peek(words, i - 1) >> shift
+        bad[strips + chunk] = falls
+        starts[chunk] = distinct
+    for _ in share(workers, 2, 1):
+        info[BAD] = lowest(bad, strips)
+        info[ORDERED] = 1
+        for chunk in range(chunks):
+            if bad[strips + chunk] != 0:
+                info[ORDERED] = 0
+        info[DISTINCT] = add_up(starts, chunks)
+    leave(workers, seen)
+
+
+@kernel
+def sort(workers, chunks, strips, shift, passes, digit_bits, first_words, second_words, histogram, starts, info):
+    """Sort packed words by row, whose lowest digit is counted; `info[BUFFER]` tells which of the two holds them then.
+
+    `starts[chunk]` becomes the number of distinct rows before the chunk.
+    """
+    seen = enter(workers)
     size = first_words.size
     buckets = 1 << digit_bits
     mask = np.int64(buckets - 1)
-    partner_mask = (np.int64(1) << shift) - 1
-    strip = claim(team, 0)
-    while strip < strips:
-        bad[strip] = -1
-        base = strip * buckets
-        histogram[base : base + buckets] = 0
-        first = chunk_start(strip, strips, size)
-        stop = chunk_start(strip + 1, strips, size)
-        while first < stop:
-            last = min(first + BLOCK, stop)
-            if _pack(rows, row_step, partners, partner_step, row_limit, partner_limit, shift, first_words, first,
-                     last):  # fmt: skip
-                bad[strip] = _first_bad(rows, row_step, partners, partner_step, row_limit, partner_limit, first, last)
-                break
-            _count_digits(first_words, first, last, shift, mask, histogram, base)
-            if counted == COUNT_PARTNERS:
-                _count_ids(first_words, first, last, np.int64(0), partner_mask, counts, strips > 1)
-            elif counted == COUNT_ROWS:
-                _count_ids(first_words, first, last, shift, np.int64(-1), counts, strips > 1)
-            first = last
-        finish(team, 0)
-        strip = claim(team, 0)
-    wait(team, 0, strips)
-
-    # Ids that come sorted are common (segments, rows of a matrix), and one look at them is cheap.
-    strip = claim(team, 1)
-    while strip < strips:
-        bad[strips + strip] = _is_sorted(
-            first_words, shift, chunk_start(strip, strips, size), chunk_start(strip + 1, strips, size)
-        )
-        finish(team, 1)
-        strip = claim(team, 1)
-    wait(team, 1, strips)
-    if claim(team, 2) == 0:
-        info[ORDERED] = 1
-        info[BAD] = lowest(bad, strips)
-        for strip in range(strips):
-            if bad[strips + strip] == 0:
-                info[ORDERED] = 0
-        _scan(histogram, strips, buckets)
-        finish(team, 2)
-    wait(team, 2, 1)
-    if info[BAD] >= 0:
-        leave(team, heard)
-        return
-
     source, target = first_words, second_words
-    phase = 3
-    if info[ORDERED] == 0:
-        for digit in range(passes):
-            low = shift + digit * digit_bits
-            if digit > 0:
-                strip = claim(team, phase)
-                while strip < strips:
-                    base = strip * buckets
-                    histogram[base : base + buckets] = 0
-                    _count_digits(source, chunk_start(strip, strips, size), chunk_start(strip + 1, strips, size), low,
-                                  mask, histogram, base)  # fmt: skip
-                    finish(team, phase)
-                    strip = claim(team, phase)
-                wait(team, phase, strips)
-                if claim(team, phase + 1) == 0:
-                    _scan(histogram, strips, buckets)
-                    finish(team, phase + 1)
-                wait(team, phase + 1, 1)
-                phase += 2
-            strip = claim(team, phase)
-            while strip < strips:
+    phase = 0
+    for digit in range(passes):
+        low = shift + digit * digit_bits
+        if digit > 0:
+            for strip in share(workers, phase, strips):
                 base = strip * buckets
-                for i in range(chunk_start(strip, strips, size), chunk_start(strip + 1, strips, size)):
-                    word = peek(source, i)
-                    place = base + ((word >> low) & mask)
-                    position = peek(histogram, place)
-                    poke(target, position, word)
-                    poke(histogram, place, position + 1)
-                finish(team, phase)
-                strip = claim(team, phase)
-            wait(team, phase, strips)
+                histogram[base : base + buckets] = 0
+                _count_digits(source, chunk_start(strip, strips, size), chunk_start(strip + 1, strips, size), low,
+                              mask, histogram, base)  # fmt: skip
             phase += 1
-            source, target = target, source
+        # The counts of (strip, digit) become the first position of each, digit by digit, strip by strip.
+        for _ in share(workers, phase, 1):
+            position = np.int64(0)
+            for bucket in range(buckets):
+                for strip in range(strips):
+                    here = peek(histogram, strip * buckets + bucket)
+                    poke(histogram, strip * buckets + bucket, position)
+                    position += here
+        for strip in share(workers, phase + 1, strips):
+            base = strip * buckets
+            for i in range(chunk_start(strip, strips, size), chunk_start(strip + 1, strips, size)):
+                word = peek(source, i)
+                place = base + ((word >> low) & mask)
+                position = peek(histogram, place)
+                poke(target, position, word)
+                poke(histogram, place, position + 1)
+        phase += 2
+        source, target = target, source
 
-    chunk = claim(team, phase)
-    while chunk < chunks:
-        first = chunk_start(chunk, chunks, size)
-        stop = chunk_start(chunk + 1, chunks, size)
+    for chunk in share(workers, phase, chunks):
+        first, stop = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
         distinct = np.int64(first == 0 < stop)
         for i in range(max(first, 1), stop):
             distinct += peek(source, i) >> shift != peek(source, i - 1) >> shift
-        row_starts[chunk] = distinct
-        finish(team, phase)
-        chunk = claim(team, phase)
-    wait(team, phase, chunks)
-    if claim(team, phase + 1) == 0:
-        info[DISTINCT] = add_up(row_starts, chunks)
-        info[BUFFER] = 0 if info[ORDERED] != 0 else passes % 2
-        finish(team, phase + 1)
-    wait(team, phase + 1, 1)
-    leave(team, heard)
+        starts[chunk] = distinct
+    for _ in share(workers, phase + 1, 1):
+        info[DISTINCT] = add_up(starts, chunks)
+        info[BUFFER] = passes % 2
+    leave(workers, seen)

@@ -16,12 +16,31 @@ def _pointer(context: Any, builder: Any, array: Any, value: Any, position: Any) 
 
 @intrinsic
 def peek(typingctx: Any, array: Any, position: Any) -> Any:
-    """array[position]."""
+    """array[position]; integers come as int64, so that ids of both types take the same way."""
+    wide = types.int64 if array.dtype == types.int32 else array.dtype
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return context.unpack_value(builder, array.dtype, _pointer(context, builder, array, *args))
+        value = context.unpack_value(builder, array.dtype, _pointer(context, builder, array, *args))
+        return context.cast(builder, value, array.dtype, wide)
 
-    return array.dtype(array, types.intp), codegen
+    return wide(array, types.intp), codegen
+
+
+@intrinsic
+def peek_bounded(typingctx: Any, array: Any, position: Any, limit: Any) -> Any:
+    """The id at `position` if it is in [0, limit), else the last one that is.
+
+    Another thread may write to a caller's ids between the check and the use, so whatever is used as an address is
+    bounded after it was read, not only before.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        value = context.unpack_value(builder, array.dtype, _pointer(context, builder, array, *args[:2]))
+        value = context.cast(builder, value, array.dtype, types.int64)
+        last = builder.sub(args[2], ir.IntType(64)(1))
+        return builder.select(builder.icmp_unsigned("<", value, last), value, last)
+
+    return types.int64(array, types.intp, types.int64), codegen
 
 
 @intrinsic

@@ -12,12 +12,11 @@ from numba import types
 from numba.extending import intrinsic
 
 from rowgrad._kernels.compile import inline, kernel
-from rowgrad._kernels.ids import read_id
 from rowgrad._kernels.kinds import SMALL
-from rowgrad._kernels.lanes import Lanes, count, fill, load, store, zeros1, zeros16, zeros128
+from rowgrad._kernels.lanes import Lanes, block_start, count, fill, load, store, zeros, zeros1
 from rowgrad._kernels.raw import peek, poke, prefetch
+from rowgrad._kernels.sharing import chunk_start, enter, leave, lowest, share
 from rowgrad._kernels.sparse_segment_grad import sort_small
-from rowgrad._kernels.team import chunk_start, claim, enter, finish, leave, lowest, wait
 
 AHEAD = 16
 LINE = 64  # bytes in a cache line
@@ -47,21 +46,21 @@ def choose_larger(typingctx: Any, value: Any, best: Any, ours: Any, theirs: Any)
 
 
 @inline
-def _largest_columns(zeros, column, words, first, last, shift, mask, data, width, segment, output, chosen):
-    """The largest of as many columns from `column` on as blocks of the width of `zeros` cover; the next column."""
-    while column + count(zeros) <= width:
+def _largest(lanes, words, first, last, shift, mask, data, width, output, chosen):
+    """The largest of a segment, the entries from `first` to `last`, a block of columns at a time."""
+    segment = peek(words, first) >> shift
+    for column in range(0, width, count(lanes)):
+        here = block_start(lanes, column, width)
         row = peek(words, first) & mask
-        best = load(zeros, data, row * width + column)
-        best_row = fill(zero_ids(zeros), row)
+        best = load(lanes, data, row * width + here)
+        best_row = fill(zero_ids(lanes), row)
         for i in range(first + 1, last):
             row = peek(words, i) & mask
-            value = load(zeros, data, row * width + column)
-            best_row = choose_larger(value, best, fill(zero_ids(zeros), row), best_row)
+            value = load(lanes, data, row * width + here)
+            best_row = choose_larger(value, best, fill(zero_ids(lanes), row), best_row)
             best = choose_larger(value, best, value, best)
-        store(output, segment * width + column, best)
-        store(chosen, segment * width + column, best_row)
-        column += count(zeros)
-    return column
+        store(output, segment * width + here, best)
+        store(chosen, segment * width + here, best_row)
 
 
 @inline
@@ -74,16 +73,6 @@ def _fetch(data, words, mask, first, last, width):
 
 
 @inline
-def _largest(words, first, last, shift, mask, data, width, sums, output, chosen):
-    """The largest of a segment, the entries from `first` to `last`."""
-    segment = peek(words, first) >> shift
-    column = _largest_columns(zeros128(sums), 0, words, first, last, shift, mask, data, width, segment, output, chosen)
-    column = _largest_columns(zeros16(sums), column, words, first, last, shift, mask, data, width, segment, output,
-                              chosen)  # fmt: skip
-    _largest_columns(zeros1(sums), column, words, first, last, shift, mask, data, width, segment, output, chosen)
-
-
-@inline
 def _fill_gap(first_row, last_row, width, output, chosen):
     """Segments without entries are 0, and came from nowhere."""
     output[first_row * width : last_row * width] = 0
@@ -91,7 +80,7 @@ def _fill_gap(first_row, last_row, width, output, chosen):
 
 
 @inline
-def _max_chunk(words, size, first, stop, shift, segments, data, width, sums, output, chosen):
+def _max_chunk(lanes, words, size, first, stop, shift, segments, data, width, output, chosen):
     """The segments that begin between `first` and `stop`, and the gaps before them."""
     mask = (np.int64(1) << shift) - 1
     while 0 < first < stop and words[first] >> shift == words[first - 1] >> shift:
@@ -104,7 +93,7 @@ def _max_chunk(words, size, first, stop, shift, segments, data, width, sums, out
             last += 1
         _fetch(data, words, mask, last, min(last + AHEAD, size), width)
         _fill_gap(before + 1, segment, width, output, chosen)
-        _largest(words, first, last, shift, mask, data, width, sums, output, chosen)
+        _largest(lanes, words, first, last, shift, mask, data, width, output, chosen)
         before = segment
         first = last
     if stop == size:
@@ -112,37 +101,33 @@ def _max_chunk(words, size, first, stop, shift, segments, data, width, sums, out
 
 
 @kernel
-def max_rows(team, chunks, words, shift, segments, data, width, sums, output, chosen):
-    """The largest of each segment, from words sorted by segment; `sums` is any array of the type compared in."""
-    heard = enter(team)
-    chunk = claim(team, 0)
-    while chunk < chunks:
+def max_rows(workers, chunks, words, shift, segments, data, width, lanes_for, output, chosen):
+    """The largest of each segment, from words sorted by segment."""
+    seen = enter(workers)
+    for chunk in share(workers, 0, chunks):
         size = words.size
-        _max_chunk(words, size, chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size), shift, segments,
-                   data, width, sums, output, chosen)  # fmt: skip
-        finish(team, 0)
-        chunk = claim(team, 0)
-    wait(team, 0, chunks)
-    leave(team, heard)
+        first, stop = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
+        _max_chunk(zeros(lanes_for), words, size, first, stop, shift, segments, data, width, output, chosen)
+    leave(workers, seen)
 
 
 @kernel
-def max_small(segment_ids, segment_step, indices, index_step, size, segments, data_rows, data, width, sums, output,
-              chosen, work):  # fmt: skip
+def max_small(segment_ids, indices, segments, data_rows, data, width, lanes_for, output, chosen, work):
     """All of a small call at once: check, sort and compare; returns a bad position, or -1.
 
     `work` has `SMALL_WORK` elements. If an entry is bad, nothing is written to the results.
     """
+    size = indices.size
     shift = np.int64(0)
     while data_rows - 1 >> shift > 0:
         shift += 1
     for i in range(size):
-        segment, row = read_id(segment_ids, segment_step, i), read_id(indices, index_step, i)
+        segment, row = peek(segment_ids, i), peek(indices, i)
         if segment < 0 or segment >= segments or row < 0 or row >= data_rows:
             return i
         work[i] = segment << shift | row
     words = sort_small(work[:SMALL], work[SMALL : 2 * SMALL], work[3 * SMALL :], size, shift, segments)
-    _max_chunk(words, size, 0, size, shift, segments, data, width, sums, output, chosen)
+    _max_chunk(zeros(lanes_for), words, size, 0, size, shift, segments, data, width, output, chosen)
     return -1
 
 
@@ -150,15 +135,7 @@ def max_small(segment_ids, segment_step, indices, index_step, size, segments, da
 
 
 @inline
-def _copy_columns(zeros, column, totals, base, output, start, width):
-    while column + count(zeros) <= width:
-        store(output, start + column, load(zeros, totals, base + column))
-        column += count(zeros)
-    return column
-
-
-@inline
-def _add_chunk(words, size, first, stop, shift, grad, width, ordinal, compact, totals, base, output, unique):
+def _add_chunk(lanes, words, size, first, stop, shift, grad, width, ordinal, compact, totals, base, output, unique):
     """Sum the rows that begin between `first` and `stop`, each in `totals` from `base` on; returns the next ordinal."""
     mask = (np.int64(1) << shift) - 1
     one = zeros1(totals)
@@ -173,9 +150,9 @@ def _add_chunk(words, size, first, stop, shift, grad, width, ordinal, compact, t
             store(totals, place, load(one, totals, place) + load(one, grad, element))
             first += 1
         start = (ordinal if compact else row) * width
-        column = _copy_columns(zeros128(totals), 0, totals, base, output, start, width)
-        column = _copy_columns(zeros16(totals), column, totals, base, output, start, width)
-        _copy_columns(one, column, totals, base, output, start, width)
+        for column in range(0, width, count(lanes)):
+            here = block_start(lanes, column, width)
+            store(output, start + here, load(lanes, totals, base + here))
         if compact:
             poke(unique, ordinal, row)
         ordinal += 1
@@ -183,25 +160,22 @@ def _add_chunk(words, size, first, stop, shift, grad, width, ordinal, compact, t
 
 
 @kernel
-def add_rows(team, chunks, words, shift, row_starts, grad, width, compact, totals, output, unique):
+def add_rows(workers, chunks, words, shift, row_starts, grad, width, compact, lanes_for, totals, output, unique):
     """Add each element to its column of its row, in the order of elements; words hold the row, then the element.
 
     `totals` has room for a row per chunk, in the type sums are made in. Rows that do not occur are not written.
     """
-    heard = enter(team)
-    chunk = claim(team, 0)
-    while chunk < chunks:
+    seen = enter(workers)
+    for chunk in share(workers, 0, chunks):
         size = words.size
-        _add_chunk(words, size, chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size), shift, grad,
-                   width, row_starts[chunk], compact, totals, chunk * width, output, unique)  # fmt: skip
-        finish(team, 0)
-        chunk = claim(team, 0)
-    wait(team, 0, chunks)
-    leave(team, heard)
+        first, stop = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
+        _add_chunk(zeros(lanes_for), words, size, first, stop, shift, grad, width, row_starts[chunk], compact, totals,
+                   chunk * width, output, unique)  # fmt: skip
+    leave(workers, seen)
 
 
 @kernel
-def add_small(chosen, rows, grad, width, compact, totals, output, unique, work):
+def add_small(chosen, rows, grad, width, compact, lanes_for, totals, output, unique, work):
     """All of a small call at once: check, sort and add; returns the number of rows, or -1 - a bad position."""
     shift = np.int64(0)
     while chosen.size - 1 >> shift > 0:
@@ -215,33 +189,28 @@ def add_small(chosen, rows, grad, width, compact, totals, output, unique, work):
             work[size] = row << shift | element
             size += 1
     words = sort_small(work[:SMALL], work[SMALL : 2 * SMALL], work[3 * SMALL :], size, shift, rows)
-    return _add_chunk(words, size, 0, size, shift, grad, width, 0, compact, totals, 0, output, unique)
+    return _add_chunk(zeros(lanes_for), words, size, 0, size, shift, grad, width, 0, compact, totals, 0, output, unique)
 
 
 @kernel
-def take(team, chunks, chosen, rows, grad, width, output, bad):
+def take(workers, chunks, chosen, rows, grad, width, output, bad):
     """output[s, c] = grad[chosen[s, c], c], or 0 where nothing was chosen; returns the first bad position, or -1.
 
     Values are copied as words of their size. If a row is bad, nothing is written.
     """
-    heard = enter(team)
-    chunk = claim(team, 0)
-    while chunk < chunks:
+    seen = enter(workers)
+    for chunk in share(workers, 0, chunks):
         bad[chunk] = -1
         for i in range(chunk_start(chunk, chunks, chosen.size), chunk_start(chunk + 1, chunks, chosen.size)):
             if chosen[i] < -1 or chosen[i] >= rows:
                 bad[chunk] = i
                 break
-        finish(team, 0)
-        chunk = claim(team, 0)
-    wait(team, 0, chunks)
     wrong = lowest(bad, chunks)
     if wrong >= 0:
-        leave(team, heard)
+        leave(workers, seen)
         return wrong
 
-    chunk = claim(team, 1)
-    while chunk < chunks:
+    for chunk in share(workers, 1, chunks):
         first = chunk_start(chunk, chunks, chosen.size)
         column = first % width if width > 0 else 0
         for i in range(first, chunk_start(chunk + 1, chunks, chosen.size)):
@@ -251,8 +220,5 @@ def take(team, chunks, chosen, rows, grad, width, output, bad):
             else:
                 poke(output, i, 0)
             column = column + 1 if column + 1 < width else 0
-        finish(team, 1)
-        chunk = claim(team, 1)
-    wait(team, 1, chunks)
-    leave(team, heard)
+    leave(workers, seen)
     return np.int64(-1)

@@ -6,18 +6,17 @@ gradient's gradient: the row is the segment). `factor_shift` and `factor_mask` c
 an entry's word; a mask of 0 always finds the first factor, a lone 1.
 
 Where each entry has a factor of its own, words hold positions of entries in place of partners, and `sources` tells
-the partner of each position: (ids, step, number of rows of the values). It is None elsewhere, and what belongs to it
+the partner of each position: (ids, number of rows of the values). It is None elsewhere, and what belongs to it
 then leaves no trace in the compiled code.
 """
 
 import numpy as np
 
 from rowgrad._kernels.compile import inline, kernel
-from rowgrad._kernels.ids import bounded_id, read_id, write_id
 from rowgrad._kernels.kinds import MEAN, SMALL, SUM
-from rowgrad._kernels.lanes import clear_past, count, fill, keep_if, load, store, zeros1, zeros16, zeros64, zeros256
-from rowgrad._kernels.raw import peek, prefetch
-from rowgrad._kernels.team import chunk_start, claim, enter, finish, leave, wait
+from rowgrad._kernels.lanes import block_start, clear_past, count, fill, keep_if, load, store, zeros
+from rowgrad._kernels.raw import peek, peek_bounded, poke, prefetch
+from rowgrad._kernels.sharing import chunk_start, enter, leave, share
 
 # Entries are summed in blocks that stay in the first-level cache while the columns are walked.
 BLOCK = 512
@@ -33,122 +32,99 @@ def _scale(kind, size):
 
 
 @kernel
-def scales(team, chunks, kind, counts, factors):
+def scales(workers, chunks, kind, counts, factors):
     """The factor of each segment."""
-    heard = enter(team)
-    chunk = claim(team, 0)
-    while chunk < chunks:
+    seen = enter(workers)
+    for chunk in share(workers, 0, chunks):
         for segment in range(chunk_start(chunk, chunks, counts.size), chunk_start(chunk + 1, chunks, counts.size)):
             factors[segment] = _scale(kind, max(counts[segment], 1))
-        finish(team, 0)
-        chunk = claim(team, 0)
-    wait(team, 0, chunks)
-    leave(team, heard)
+    leave(workers, seen)
 
 
 @inline
-def source_of(sources, partner):
+def _source(sources, partner):
     """The row of the values that the partner in a word stands for."""
     if sources is None:
         return partner
-    ids, step, limit = sources
-    return bounded_id(ids, step, partner, limit)
+    return peek_bounded(sources[0], partner, sources[1])
 
 
 @inline
 def _source_ahead(sources, partner):
-    """The same for fetching a row before it is needed, which any row number will do for."""
+    """The same for fetching a row before it is needed, for which any row number will do."""
     if sources is None:
         return partner
-    return read_id(sources[0], sources[1], partner)
+    return peek(sources[0], partner)
 
 
 @inline
-def _sum_rows(zeros, words, first, last, shift, mask, values, width, column, factors, factor_shift, factor_mask,
-              compact, ordinal, output, sources):  # fmt: skip
+def _sum_rows(lanes, words, first, last, shift, values, width, column, factors, factor_shift, factor_mask, compact,
+              ordinal, output, sources):  # fmt: skip
     """Sum row by row: each result is written once, when its row is done."""
+    mask = (np.int64(1) << shift) - 1
     while first < last:
         row = peek(words, first) >> shift
-        end = first + 1
-        while end < last and peek(words, end) >> shift == row:
-            end += 1
-        total = zeros
-        for i in range(first, end):
-            word = peek(words, i)
-            weight = fill(zeros, peek(factors, (word >> factor_shift) & factor_mask))
+        total = lanes
+        while first < last and peek(words, first) >> shift == row:
+            word = peek(words, first)
+            weight = fill(lanes, peek(factors, (word >> factor_shift) & factor_mask))
             if sources is not None:  # they lead anywhere in a large table, where partners are mostly neighbours
-                ahead = peek(words, min(i + AHEAD, last - 1)) & mask
+                ahead = peek(words, min(first + AHEAD, last - 1)) & mask
                 prefetch(values, _source_ahead(sources, ahead) * width + column)
-            total = total + load(zeros, values, source_of(sources, word & mask) * width + column) * weight
+            total = total + load(lanes, values, _source(sources, word & mask) * width + column) * weight
+            first += 1
         store(output, (ordinal if compact else row) * width + column, total)
         ordinal += 1
-        first = end
 
 
 @inline
-def _sum_stream(zeros, words, first, last, shift, mask, values, width, column, factors, factor_shift, factor_mask,
-                compact, ordinal, output, sources):  # fmt: skip
+def _sum_stream(lanes, words, first, last, shift, values, width, column, factors, factor_shift, factor_mask, compact,
+                ordinal, output, sources):  # fmt: skip
     """Sum as one stream: each partial sum is written, and the last one stays.
 
     Where rows have one or two entries, their ends cannot be predicted, and a branch costs more than a store.
     """
-    total = zeros
+    mask = (np.int64(1) << shift) - 1
+    total = lanes
     before = np.int64(-1)
     ordinal -= 1
     for i in range(first, last):
         word = peek(words, i)
         row = word >> shift
         ordinal += row != before
-        weight = fill(zeros, peek(factors, (word >> factor_shift) & factor_mask))
-        ahead = _source_ahead(sources, peek(words, min(i + AHEAD, last - 1)) & mask)
-        prefetch(values, ahead * width + column)
-        source = source_of(sources, word & mask)
-        total = keep_if(row == before, total) + load(zeros, values, source * width + column) * weight
+        weight = fill(lanes, peek(factors, (word >> factor_shift) & factor_mask))
+        prefetch(values, _source_ahead(sources, peek(words, min(i + AHEAD, last - 1)) & mask) * width + column)
+        source = _source(sources, word & mask)
+        total = keep_if(row == before, total) + load(lanes, values, source * width + column) * weight
         store(output, (ordinal if compact else row) * width + column, total)
         before = row
 
 
 @inline
-def _sum_columns(zeros, column, long, words, first, last, shift, mask, values, width, factors, factor_shift,
-                 factor_mask, compact, ordinal, output, sources):  # fmt: skip
-    """Sum as many columns from `column` on as blocks of the width of `zeros` cover; returns the next column."""
-    while column + count(zeros) <= width:
-        if long:
-            _sum_rows(zeros, words, first, last, shift, mask, values, width, column, factors, factor_shift,
-                      factor_mask, compact, ordinal, output, sources)  # fmt: skip
-        else:
-            _sum_stream(zeros, words, first, last, shift, mask, values, width, column, factors, factor_shift,
-                        factor_mask, compact, ordinal, output, sources)  # fmt: skip
-        column += count(zeros)
-    return column
-
-
-@inline
-def sum_block(words, first, last, shift, mask, values, width, factors, factor_shift, factor_mask, compact,
-              ordinal, output, unique, unique_step, sources=None):  # fmt: skip
+def sum_block(lanes, words, first, last, shift, values, width, factors, factor_shift, factor_mask, compact, ordinal,
+              output, unique, sources=None):  # fmt: skip
     """Sum the entries from `first` to `last`, whole rows; returns how many rows these are."""
     rows = 0
     before = np.int64(-1)
     for i in range(first, last):
         row = peek(words, i) >> shift
         if compact:
-            write_id(unique, unique_step, ordinal + rows - (row == before), row)
+            poke(unique, ordinal + rows - (row == before), row)
         rows += row != before
         before = row
-    long = last - first >= LONG_ROWS * rows
-    column = _sum_columns(zeros256(factors), 0, long, words, first, last, shift, mask, values, width, factors,
-                          factor_shift, factor_mask, compact, ordinal, output, sources)  # fmt: skip
-    column = _sum_columns(zeros64(factors), column, long, words, first, last, shift, mask, values, width, factors,
-                          factor_shift, factor_mask, compact, ordinal, output, sources)  # fmt: skip
-    column = _sum_columns(zeros16(factors), column, long, words, first, last, shift, mask, values, width, factors,
-                          factor_shift, factor_mask, compact, ordinal, output, sources)  # fmt: skip
-    _sum_columns(zeros1(factors), column, long, words, first, last, shift, mask, values, width, factors,
-                 factor_shift, factor_mask, compact, ordinal, output, sources)  # fmt: skip
+    for column in range(0, width, count(lanes)):
+        here = block_start(lanes, column, width)
+        if last - first >= LONG_ROWS * rows:
+            _sum_rows(lanes, words, first, last, shift, values, width, here, factors, factor_shift, factor_mask,
+                      compact, ordinal, output, sources)  # fmt: skip
+        else:
+            _sum_stream(lanes, words, first, last, shift, values, width, here, factors, factor_shift, factor_mask,
+                        compact, ordinal, output, sources)  # fmt: skip
     return rows
 
 
 @inline
-def _clear_gaps(words, shift, first_row, stop_row, width, factors, output, past):
+def _clear_gaps(lanes, words, shift, first_row, stop_row, width, output, past):
     """Zero the rows from `first_row` to `stop_row` that do not occur in `words`."""
     low, high = np.int64(0), np.int64(words.size)
     while low < high:
@@ -161,7 +137,7 @@ def _clear_gaps(words, shift, first_row, stop_row, width, factors, output, past)
     while row < stop_row:
         next_row = min(peek(words, low) >> shift, stop_row) if low < words.size else stop_row
         if past:
-            clear_past(factors, output, row * width, next_row * width)
+            clear_past(lanes, output, row * width, next_row * width)
         else:
             output[row * width : next_row * width] = 0
         row = next_row + 1
@@ -170,43 +146,36 @@ def _clear_gaps(words, shift, first_row, stop_row, width, factors, output, past)
 
 
 @kernel
-def sum_rows(team, chunks, words, shift, row_starts, values, width, factors, factor_shift, factor_mask, compact,
-             output, gaps, past, unique, unique_step, sources):  # fmt: skip
+def sum_rows(workers, chunks, words, shift, row_starts, values, width, factors, factor_shift, factor_mask, compact,
+             lanes_for, output, gaps, past, unique, sources):  # fmt: skip
     """Sum the sorted `words` into `output`: row by row, or, where `compact`, only the rows that occur.
 
-    `unique` receives the rows that occur, if compact. The rows below `gaps` that do not occur are zeroed, past the
-    caches if `past` (see `store_past`).
+    `unique` receives the rows that occur, if compact. The rows below `gaps` that do not occur are zeroed, by
+    non-temporal stores if `past`.
     """
-    heard = enter(team)
+    seen = enter(workers)
     size = words.size
-    mask = (np.int64(1) << shift) - 1
-    chunk = claim(team, 0)
-    while chunk < chunks:
-        first = chunk_start(chunk, chunks, size)
-        stop = chunk_start(chunk + 1, chunks, size)
-        while 0 < first < stop and words[first] >> shift == words[first - 1] >> shift:
+    lanes = zeros(lanes_for)
+    # No row is in two chunks, and no gap is a row that occurs: sums and gaps need not wait for one another.
+    parts = chunks if gaps == 0 else 2 * chunks
+    for part in share(workers, 0, parts):
+        if part >= chunks:
+            chunk = part - chunks
+            _clear_gaps(lanes, words, shift, chunk_start(chunk, chunks, gaps), chunk_start(chunk + 1, chunks, gaps),
+                        width, output, past)  # fmt: skip
+            continue
+        first, stop = chunk_start(part, chunks, size), chunk_start(part + 1, chunks, size)
+        while 0 < first < stop and peek(words, first) >> shift == peek(words, first - 1) >> shift:
             first += 1  # this row began in an earlier chunk, and is summed there
-        ordinal = row_starts[chunk]
+        ordinal = row_starts[part]
         while first < stop:
             last = min(first + BLOCK, stop)
-            while last < size and words[last] >> shift == words[last - 1] >> shift:
+            while last < size and peek(words, last) >> shift == peek(words, last - 1) >> shift:
                 last += 1
-            ordinal += sum_block(words, first, last, shift, mask, values, width, factors, factor_shift, factor_mask,
-                                 compact, ordinal, output, unique, unique_step, sources)  # fmt: skip
+            ordinal += sum_block(lanes, words, first, last, shift, values, width, factors, factor_shift, factor_mask,
+                                 compact, ordinal, output, unique, sources)  # fmt: skip
             first = last
-        finish(team, 0)
-        chunk = claim(team, 0)
-    # No row is in two chunks, and no gap is a row that occurs: whoever has nothing to sum can clear.
-    if gaps > 0:
-        chunk = claim(team, 1)
-        while chunk < chunks:
-            _clear_gaps(words, shift, chunk_start(chunk, chunks, gaps), chunk_start(chunk + 1, chunks, gaps), width,
-                        factors, output, past)  # fmt: skip
-            finish(team, 1)
-            chunk = claim(team, 1)
-        wait(team, 1, chunks)
-    wait(team, 0, chunks)
-    leave(team, heard)
+    leave(workers, seen)
 
 
 DIGIT_BITS = 6
@@ -236,14 +205,14 @@ def sort_small(source, target, histogram, size, shift, row_limit):
 
 
 @kernel
-def sum_small(rows, row_step, partners, partner_step, row_limit, partner_limit, kind, by_row, values, width, compact,
-              output, unique, unique_step, work, factors):  # fmt: skip
+def sum_small(rows, partners, row_limit, partner_limit, kind, by_row, values, width, compact, lanes_for, output, unique,
+              work, factors):  # fmt: skip
     """All of a small call at once: check, count, sort and sum; returns the number of rows, or -1 - a bad position.
 
     `work` has `SMALL_WORK` elements, `factors` has `SMALL`, of the type sums are made in. If an entry is bad,
     nothing is written to `output`.
     """
-    size = rows.size // row_step
+    size = rows.size
     shift = np.int64(0)
     while partner_limit - 1 >> shift > 0:
         shift += 1
@@ -252,8 +221,8 @@ def sum_small(rows, row_step, partners, partner_step, row_limit, partner_limit, 
     histogram = work[3 * SMALL :]
     counts[:] = 0
     for i in range(size):
-        row = read_id(rows, row_step, i)
-        partner = read_id(partners, partner_step, i)
+        row = peek(rows, i)
+        partner = peek(partners, i)
         if row < 0 or row >= row_limit or partner < 0 or partner >= partner_limit:
             return -1 - i
         work[i] = row << shift | partner
@@ -267,5 +236,5 @@ def sum_small(rows, row_step, partners, partner_step, row_limit, partner_limit, 
     source = sort_small(work[:SMALL], work[SMALL : 2 * SMALL], histogram, size, shift, row_limit)
     factor_shift = shift if by_row else np.int64(0)
     factor_mask = np.int64(0) if kind == SUM else (np.int64(-1) if by_row else mask)
-    return sum_block(source, 0, size, shift, mask, values, width, factors, factor_shift, factor_mask, compact, 0,
-                     output, unique, unique_step)  # fmt: skip
+    return sum_block(zeros(lanes_for), source, 0, size, shift, values, width, factors, factor_shift, factor_mask,
+                     compact, 0, output, unique)  # fmt: skip

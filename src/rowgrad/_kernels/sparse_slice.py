@@ -8,7 +8,7 @@ import numpy as np
 
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.raw import peek, poke
-from rowgrad._kernels.team import add_up, chunk_start, claim, enter, finish, leave, wait
+from rowgrad._kernels.sharing import add_up, chunk_start, enter, leave, share
 
 NEAR = 1000
 
@@ -38,24 +38,18 @@ def _count(indices, first, stop, rank, start, size):
 
 
 @kernel
-def count_window(team, chunks, indices, entries, rank, start, size, kept):
+def count_window(workers, chunks, indices, entries, rank, start, size, kept):
     """Count the entries in the window; `kept[chunk]` becomes their number before the chunk, the last the total."""
-    heard = enter(team)
-    chunk = claim(team, 0)
-    while chunk < chunks:
+    seen = enter(workers)
+    for chunk in share(workers, 0, chunks):
         first, stop = chunk_start(chunk, chunks, entries), chunk_start(chunk + 1, chunks, entries)
         if rank == 2:
             kept[chunk] = _count(indices, first, stop, 2, _pair(start), _pair(size))
         else:
             kept[chunk] = _count(indices, first, stop, rank, start, size)
-        finish(team, 0)
-        chunk = claim(team, 0)
-    wait(team, 0, chunks)
-    if claim(team, 1) == 0:
+    for _ in share(workers, 1, 1):
         kept[chunks] = add_up(kept, chunks)
-        finish(team, 1)
-    wait(team, 1, 1)
-    leave(team, heard)
+    leave(workers, seen)
 
 
 @inline
@@ -80,11 +74,12 @@ def _copy(indices, first, stop, rank, start, size, place, end, values, width, ou
 
 
 @kernel
-def copy_window(team, chunks, indices, entries, rank, start, size, kept, values, width, output_indices, output_values):
+def copy_window(
+    workers, chunks, indices, entries, rank, start, size, kept, values, width, output_indices, output_values
+):
     """Copy the entries in the window, their indices counted from its start."""
-    heard = enter(team)
-    chunk = claim(team, 0)
-    while chunk < chunks:
+    seen = enter(workers)
+    for chunk in share(workers, 0, chunks):
         first, stop = chunk_start(chunk, chunks, entries), chunk_start(chunk + 1, chunks, entries)
         if rank == 2 and width == 1:
             _copy(indices, first, stop, 2, _pair(start), _pair(size), kept[chunk], kept[chunk + 1], values, 1,
@@ -92,10 +87,7 @@ def copy_window(team, chunks, indices, entries, rank, start, size, kept, values,
         else:
             _copy(indices, first, stop, rank, start, size, kept[chunk], kept[chunk + 1], values, width,
                   output_indices, output_values)  # fmt: skip
-        finish(team, 0)
-        chunk = claim(team, 0)
-    wait(team, 0, chunks)
-    leave(team, heard)
+    leave(workers, seen)
 
 
 @inline
@@ -164,8 +156,8 @@ def _send_forth(inputs, first, stop, outputs, selected, rank, start, j, source, 
 
 
 @kernel
-def send(team, chunks, inputs, entries, outputs, selected, rank, start, begins, starts, ends, forwards, source, width,
-         target):  # fmt: skip
+def send(workers, chunks, inputs, entries, outputs, selected, rank, start, begins, starts, ends, forwards, source,
+         width, target):  # fmt: skip
     """Copy from outputs to the inputs that they came from (others get 0), or, if `forwards`, the other way.
 
     Returns how many outputs found their input, each behind the one before. Where a chunk's outputs begin is guessed
@@ -173,8 +165,8 @@ def send(team, chunks, inputs, entries, outputs, selected, rank, start, begins, 
     is returned, and the call has to be made again with a single chunk, which needs no guess. `begins`, `starts` and
     `ends` are scratch, with one element more than there are chunks.
     """
-    heard = enter(team)
-    if claim(team, 0) == 0:
+    seen = enter(workers)
+    for _ in share(workers, 0, 1):
         starts[0] = 0
         begins[0] = 0
         begins[chunks] = entries
@@ -183,11 +175,8 @@ def send(team, chunks, inputs, entries, outputs, selected, rank, start, begins, 
             if rank > 0:
                 begins[chunk] = max(begins[chunk - 1], _row_start(inputs, begins[chunk], entries, rank))
             starts[chunk] = _outputs_before(inputs, begins[chunk], outputs, selected, rank, start)
-        finish(team, 0)
-    wait(team, 0, 1)
 
-    chunk = claim(team, 1)
-    while chunk < chunks:
+    for chunk in share(workers, 1, chunks):
         first, stop = begins[chunk], begins[chunk + 1]
         if forwards:
             end = _send_forth(inputs, first, stop, outputs, selected, rank, start, starts[chunk], source, width,
@@ -197,12 +186,9 @@ def send(team, chunks, inputs, entries, outputs, selected, rank, start, begins, 
         else:
             end = _send_back(inputs, first, stop, outputs, selected, rank, start, starts[chunk], source, width, target)
         ends[chunk] = end
-        finish(team, 1)
-        chunk = claim(team, 1)
-    wait(team, 1, chunks)
     for chunk in range(1, chunks):
         if ends[chunk - 1] != starts[chunk]:
-            leave(team, heard)
+            leave(workers, seen)
             return np.int64(-1)
-    leave(team, heard)
+    leave(workers, seen)
     return ends[chunks - 1]

@@ -6,27 +6,26 @@ The sums of large calls are made by `sparse_segment_grad.sum_rows`, from words t
 import numpy as np
 
 from rowgrad._kernels.compile import inline, kernel
-from rowgrad._kernels.ids import bounded_id, read_id
 from rowgrad._kernels.kinds import SMALL
-from rowgrad._kernels.lanes import add_across, count, load, store, zeros1, zeros64
-from rowgrad._kernels.raw import prefetch
+from rowgrad._kernels.lanes import add_across, count, load, store, zeros, zeros1, zeros64
+from rowgrad._kernels.raw import peek, peek_bounded, prefetch
+from rowgrad._kernels.sharing import chunk_start, enter, leave, lowest, share
 from rowgrad._kernels.sparse_segment_grad import sort_small, sum_block
-from rowgrad._kernels.team import chunk_start, claim, enter, finish, leave, lowest, wait
 
 AHEAD = 8
 LINE = 64  # bytes in a cache line
 
 
 @inline
-def _first_outside(ids, step, first, last, limit):
+def _first_outside(ids, first, last, limit):
     """The first position whose id is not in [0, limit), or -1. (Two loops: LLVM vectorises the first.)"""
     wrong = False
     for i in range(first, last):
-        here = read_id(ids, step, i)
+        here = peek(ids, i)
         wrong |= (here < 0) | (here >= limit)
     if wrong:
         for i in range(first, last):
-            here = read_id(ids, step, i)
+            here = peek(ids, i)
             if here < 0 or here >= limit:
                 return i
         return first  # corrected by another thread since; the call is refused all the same
@@ -34,28 +33,19 @@ def _first_outside(ids, step, first, last, limit):
 
 
 @kernel
-def first_outside(team, chunks, ids, step, size, limit, bad):
+def first_outside(workers, chunks, ids, limit, bad):
     """The first position of all whose id is not in [0, limit), or -1; `bad` has room for a position per chunk."""
-    heard = enter(team)
-    chunk = claim(team, 0)
-    while chunk < chunks:
-        first, last = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
-        # As a constant, the step leaves a loop without branches.
-        if step == 1:
-            bad[chunk] = _first_outside(ids, 1, first, last, limit)
-        else:
-            bad[chunk] = _first_outside(ids, 2, first, last, limit)
-        finish(team, 0)
-        chunk = claim(team, 0)
-    wait(team, 0, chunks)
+    seen = enter(workers)
+    for chunk in share(workers, 0, chunks):
+        first, last = chunk_start(chunk, chunks, ids.size), chunk_start(chunk + 1, chunks, ids.size)
+        bad[chunk] = _first_outside(ids, first, last, limit)
     found = lowest(bad, chunks)
-    leave(team, heard)
+    leave(workers, seen)
     return found
 
 
 @kernel
-def sum_small(rows, row_step, sources, source_step, row_limit, source_limit, weights, values, width, compact, output,
-              unique, unique_step, work):  # fmt: skip
+def sum_small(rows, sources, row_limit, source_limit, weights, values, width, compact, lanes_for, output, unique, work):
     """All of a small call at once: check, sort and sum; returns the number of rows, or -1 - a bad position.
 
     `work` has `SMALL_WORK` elements; the weights are of the type sums are made in. If an entry is bad, nothing is
@@ -67,14 +57,14 @@ def sum_small(rows, row_step, sources, source_step, row_limit, source_limit, wei
         shift += 1
     mask = (np.int64(1) << shift) - 1
     for i in range(size):
-        row = read_id(rows, row_step, i)
-        source = read_id(sources, source_step, i)
+        row = peek(rows, i)
+        source = peek(sources, i)
         if row < 0 or row >= row_limit or source < 0 or source >= source_limit:
             return -1 - i
         work[i] = row << shift | i
     words = sort_small(work[:SMALL], work[SMALL : 2 * SMALL], work[3 * SMALL :], size, shift, row_limit)
-    return sum_block(words, 0, size, shift, mask, values, width, weights, np.int64(0), mask, compact, 0, output, unique,
-                     unique_step, (sources, source_step, source_limit))  # fmt: skip
+    return sum_block(zeros(lanes_for), words, 0, size, shift, values, width, weights, np.int64(0), mask, compact, 0,
+                     output, unique, (sources, source_limit))  # fmt: skip
 
 
 @inline
@@ -103,39 +93,31 @@ def _fetch(values, start, width):
 
 
 @kernel
-def dot_rows(team, chunks, left, left_rows, left_step, left_limit, right, right_rows, right_step, right_limit, size,
-             width, sums, dots, bad):  # fmt: skip
+def dot_rows(workers, chunks, left, left_rows, left_limit, right, right_rows, right_limit, width, sums, dots, bad):
     """dots[i] = left[left_rows[i]] · right[right_rows[i]]; returns the first bad position, or -1.
 
     `sums` is any array of the type that sums are made in, `dots` is stored as the operator's output is. If a row is
     bad, nothing is written.
     """
-    heard = enter(team)
-    chunk = claim(team, 0)
-    while chunk < chunks:
+    seen = enter(workers)
+    size = left_rows.size
+    for chunk in share(workers, 0, chunks):
         first, last = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
-        here = _first_outside(left_rows, left_step, first, last, left_limit)
-        there = _first_outside(right_rows, right_step, first, last, right_limit)
+        here = _first_outside(left_rows, first, last, left_limit)
+        there = _first_outside(right_rows, first, last, right_limit)
         bad[chunk] = min(here, there) if here >= 0 and there >= 0 else max(here, there)
-        finish(team, 0)
-        chunk = claim(team, 0)
-    wait(team, 0, chunks)
     wrong = lowest(bad, chunks)
     if wrong >= 0:
-        leave(team, heard)
+        leave(workers, seen)
         return wrong
 
-    chunk = claim(team, 1)
-    while chunk < chunks:
+    for chunk in share(workers, 1, chunks):
         for i in range(chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)):
             ahead = min(i + AHEAD, size - 1)
-            _fetch(left, read_id(left_rows, left_step, ahead) * width, width)
-            _fetch(right, read_id(right_rows, right_step, ahead) * width, width)
-            dot = _dot(zeros64(sums), zeros1(sums), left, bounded_id(left_rows, left_step, i, left_limit) * width,
-                       right, bounded_id(right_rows, right_step, i, right_limit) * width, width)  # fmt: skip
+            _fetch(left, peek(left_rows, ahead) * width, width)
+            _fetch(right, peek(right_rows, ahead) * width, width)
+            dot = _dot(zeros64(sums), zeros1(sums), left, peek_bounded(left_rows, i, left_limit) * width,
+                       right, peek_bounded(right_rows, i, right_limit) * width, width)  # fmt: skip
             store(dots, i, dot)
-        finish(team, 1)
-        chunk = claim(team, 1)
-    wait(team, 1, chunks)
-    leave(team, heard)
+    leave(workers, seen)
     return np.int64(-1)

@@ -1,12 +1,13 @@
 """Attributes: the settings of operators that are no arrays, and how what a caller gives is checked."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from rowgrad._ops.catalogue import REQUIRED, Attribute, Operator
-from rowgrad._runtime import dtypes
+from rowgrad._runtime import dtypes, texts
 from rowgrad.errors import InvalidArgumentError
 
 WHAT = {
@@ -47,6 +48,7 @@ def check_attribute(operator: Operator, attribute: Attribute, value: Any) -> Any
         case "float" if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
             return float(value)
         case "text" if isinstance(value, str):
+            texts.check(value, attribute.name)
             return value
         case "dtype" if value is not None:
             return _dtype_name(operator, attribute, value)
@@ -65,12 +67,10 @@ def _is_size(size: Any) -> bool:
 
 def _dtype_name(operator: Operator, attribute: Attribute, value: Any) -> str:
     """Names and NumPy's dtypes are taken; the operator's `types` may allow fewer than there are."""
-    name = value if isinstance(value, str) else None
-    if name is None:
-        try:
+    name = value if isinstance(value, str) else repr(value)
+    if not isinstance(value, str | list | tuple | dict):  # NumPy would read the others as types with fields
+        with suppress(TypeError):
             name = dtypes.name_of(np.dtype(value))
-        except TypeError:
-            name = repr(value)
     allowed = operator.types.get(attribute.name, (*dtypes.NUMPY, "string"))
     if name not in allowed:
         raise _wrong(operator, attribute.name, value, f"{attribute.name} is {name}; allowed: {', '.join(allowed)}.")

@@ -17,7 +17,7 @@ from rowgrad._ops.sparse_segment_grad import Factors, sum_rows
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import NUMBERS, PLAIN, Array
 from rowgrad._runtime.memory import allocate, place, scratch
-from rowgrad._runtime.threads import Crew
+from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError
 
 
@@ -58,18 +58,25 @@ def _fill(
     if rows == 0 and size > 0:
         raise _bad_row(indices, 0, rows, argument)
     flat = indices.reshape(-1)
-    crew = Crew((size + rows) * (rank * 16 + 24))
+    workers = Workers((size + rows) * (rank * 16 + 24))
     info = np.array([-1, 0, 0, 0])
-    starts = np.empty(crew.chunks, np.int64)
-    crew.run(
-        kernels.fill_empty_rows.inspect_rows, flat, rank, size, rows, np.empty(2 * crew.chunks, np.int64), starts, info
+    starts = np.empty(workers.chunks, np.int64)
+    workers.run(
+        kernels.fill_empty_rows.inspect_rows,
+        flat,
+        rank,
+        size,
+        rows,
+        np.empty(2 * workers.chunks, np.int64),
+        starts,
+        info,
     )
     bad, _, distinct, is_sorted = info.tolist()
     if bad >= 0:
         raise _bad_row(indices, bad, rows, argument)
     words, shift = np.empty(0, np.int64), 0
     if not is_sorted:
-        order = order_ids(crew, np.ascontiguousarray(indices[:, 0]), None, rows, size)
+        order = order_ids(workers, np.ascontiguousarray(indices[:, 0]), None, rows, size)
         if order.bad >= 0:
             raise checks.changed(argument)
         words, shift, starts, distinct = order.words, order.shift, order.row_starts, order.distinct
@@ -83,7 +90,7 @@ def _fill(
     else:
         (source, width), (default, _) = dtypes.as_words(values), dtypes.as_words(default_value)
         output_values = allocate((full,), values.dtype, argument=rows_from)
-    crew.run(
+    workers.run(
         kernels.fill_empty_rows.fill, flat, rank, size, rows, words, shift, starts, source, width, default, full,
         output_indices.reshape(-1), source if is_text else dtypes.as_words(output_values)[0], empty, reverse,
     )  # fmt: skip
@@ -111,11 +118,11 @@ def _fill_grad(reverse_index_map: Array, grad_values: Array, *, out: Array | Non
     full, size = grad_values.size, reverse_index_map.size
     d_values = allocate((size,), grad_values.dtype)
     d_default_value = np.zeros((), grad_values.dtype)
-    crew = Crew((full + size) * (8 + grad_values.itemsize))
-    bad = crew.run(
+    workers = Workers((full + size) * (8 + grad_values.itemsize))
+    bad = workers.run(
         kernels.fill_empty_rows.fill_grad, reverse_index_map, grad_values.view(stored), parts, np.empty(0, sums),
-        allocate((full,), np.uint8), scratch(full + 1, np.int64), np.full(crew.chunks, -1),
-        d_values.view(stored), d_default_value.reshape(1).view(stored), np.empty(crew.chunks, np.int64),
+        allocate((full,), np.uint8), scratch(full + 1, np.int64), np.full(workers.chunks, -1),
+        d_values.view(stored), d_default_value.reshape(1).view(stored), np.empty(workers.chunks, np.int64),
     )  # fmt: skip
     if bad >= 0:
         raise _bad_map(reverse_index_map, bad, full, "the length of grad_values")
@@ -146,12 +153,12 @@ def _fill_grad_grad(
         output = place(out, (full,), d_values_grad.dtype, argument="full_size", zero=False)
         output.fill(d_default_value_grad)
         return output
-    crew = Crew(size * (16 + d_values_grad.itemsize))
-    order = order_ids(crew, reverse_index_map, None, full, size)
+    workers = Workers(size * (16 + d_values_grad.itemsize))
+    order = order_ids(workers, reverse_index_map, None, full, size)
     if order.bad >= 0:
         raise _bad_map(reverse_index_map, order.bad, full, "full_size")
     factors = Factors(np.ones(1, dtypes.summing(d_values_grad.dtype).sums), 0, 0)
-    output = sum_rows(crew, order, d_values_grad, factors, rows=full, argument="full_size", out=out)
+    output = sum_rows(workers, order, d_values_grad, factors, rows=full, argument="full_size", out=out)
     unmapped = np.ones(full, bool)
     unmapped[order.words >> order.shift] = False
     output[unmapped] = d_default_value_grad

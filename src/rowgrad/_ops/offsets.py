@@ -7,10 +7,11 @@ import numpy as np
 from rowgrad import _kernels as kernels
 from rowgrad._ops import checks
 from rowgrad._ops.catalogue import Example, Operator, declare
+from rowgrad._ops.order import one_id_type
 from rowgrad._ops.pins import Pin
 from rowgrad._runtime.dtypes import IDS, Array
 from rowgrad._runtime.memory import place
-from rowgrad._runtime.threads import Crew
+from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError, OutOfRangeError, RowgradError
 
 MOST_BAGS = np.iinfo(np.int32).max
@@ -34,12 +35,12 @@ def _spread(offsets: Array, count: Any, *, out: Array | None = None) -> Array:
             value=bags,
         )
     segment_ids = place(out, (size,), np.dtype(np.int32), argument="size", zero=False)
-    crew = Crew(4 * size + offsets.nbytes)
-    bad = crew.run(
-        kernels.offsets.spread, *kernels.ids.halves(offsets), bags, size, segment_ids, np.empty(crew.chunks, np.int64)
+    workers = Workers(4 * size + offsets.nbytes)
+    bad = workers.run(
+        kernels.offsets.spread, *one_id_type(offsets), size, segment_ids, np.empty(workers.chunks, np.int64)
     )
-    if bad >= 0:
-        raise _diagnose(offsets, int(bad), size)
+    if wrong >= 0:
+        raise _diagnose(offsets, int(wrong), size)
     return segment_ids
 
 

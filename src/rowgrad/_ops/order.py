@@ -8,11 +8,11 @@ import numpy as np
 from rowgrad import _kernels as kernels
 from rowgrad._runtime.dtypes import Array
 from rowgrad._runtime.memory import allocate, scratch
-from rowgrad._runtime.threads import Crew
+from rowgrad._runtime.threads import Workers
 
 WORD_BITS = 63
+LARGE_CALL = 1 << 15  # entries from which on ids of half the size are worth a kernel of their own
 COUNT_PARTNERS, COUNT_ROWS = 1, 2
-NO_HALVES = np.empty(0, np.int32)
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,20 @@ class Order:
     partner_names: Array | None = None
 
 
+def one_id_type(*ids: Array) -> tuple[Array, ...]:
+    """The ids in one type, so that kernels are compiled for few combinations: int64, or int32 where calls are large.
+
+    Converting the ids of a small call costs less than reading its arguments.
+    """
+    if all(each.dtype == np.int64 for each in ids):
+        return ids
+    if ids[0].size >= LARGE_CALL and all(each.dtype == np.int32 for each in ids):
+        return ids
+    return tuple(each.astype(np.int64, copy=False) for each in ids)
+
+
 def order_ids(
-    crew: Crew,
+    workers: Workers,
     rows: Array,
     partners: Array | None,
     row_limit: int,
@@ -51,7 +63,11 @@ def order_ids(
     tells: `COUNT_PARTNERS` or `COUNT_ROWS`. The result is for this call, unless it is to be kept.
     """
     if _bits(row_limit) + _bits(partner_limit) > WORD_BITS:
-        return _order_large_ids(crew, rows, partners, row_limit, partner_limit, counted, keep)
+        return _order_large_ids(workers, rows, partners, row_limit, partner_limit, counted, keep)
+    if partners is None:
+        (rows,) = one_id_type(rows)
+    else:
+        rows, partners = one_id_type(rows, partners)
     size = rows.size
     shift = _bits(partner_limit)
     passes = -(-_bits(row_limit) // kernels.order.MOST_DIGIT_BITS)
@@ -59,20 +75,19 @@ def order_ids(
     words = np.empty(2 * size, np.int64) if keep else scratch(2 * size, np.int64)
     buffers = words[:size], words[size:]
     counts = allocate(((0, partner_limit, row_limit)[counted],), np.int64, zero=True)
-    row_starts = np.empty(crew.chunks, np.int64)
-    info = np.array([-1, 0, 0, 0])
-    partner_halves = (NO_HALVES, 0) if partners is None else kernels.ids.halves(partners)
+    starts, info = np.empty(workers.chunks, np.int64), np.array([-1, 0, 0, 0])
     # As few strips as there are threads: where two strips end in the same bucket, threads share a cache line.
-    strips = crew.helpers + 1
-    crew.run(
-        kernels.order.sort, strips, *kernels.ids.halves(rows), *partner_halves, row_limit, partner_limit, shift, passes,
-        digit_bits, *buffers, np.empty(strips << digit_bits, np.int64), counted, counts,
-        np.empty(2 * strips, np.int64), row_starts, info,
+    strips = workers.helpers + 1
+    histogram = np.empty(strips << digit_bits, np.int64)
+    workers.run(
+        kernels.order.pack, strips, rows, partners, row_limit, partner_limit, shift, digit_bits, buffers[0], histogram,
+        counted, counts, np.empty(strips + workers.chunks, np.int64), starts, info,
     )  # fmt: skip
+    if info[kernels.order.BAD] < 0 and not info[kernels.order.ORDERED]:
+        workers.run(kernels.order.sort, strips, shift, passes, digit_bits, *buffers, histogram, starts, info)
     bad, buffer, distinct, _ = info.tolist()
-    return Order(
-        buffers[buffer].copy() if keep else buffers[buffer], shift, row_starts, distinct, crew.chunks, counts, bad
-    )
+    found = buffers[buffer].copy() if keep else buffers[buffer]
+    return Order(found, shift, starts, distinct, workers.chunks, counts, bad)
 
 
 def _bits(limit: int) -> int:
@@ -80,7 +95,7 @@ def _bits(limit: int) -> int:
 
 
 def _order_large_ids(
-    crew: Crew, rows: Array, partners: Array | None, row_limit: int, partner_limit: int, counted: int, keep: bool
+    workers: Workers, rows: Array, partners: Array | None, row_limit: int, partner_limit: int, counted: int, keep: bool
 ) -> Order:
     """The same for ids so large, such as 62-bit hashes, that a row and a partner do not fit into one word."""
     # Copies, for what is checked must be what is used, whatever other threads write to the caller's arrays.
@@ -91,7 +106,7 @@ def _order_large_ids(
         return Order(nothing, 0, nothing, 0, 1, nothing, int(wrong.argmax()))
     row_names, row_ranks = np.unique(rows, return_inverse=True)
     partner_names, partner_ranks = np.unique(partners, return_inverse=True)
-    order = order_ids(crew, row_ranks, partner_ranks, row_names.size, partner_names.size, counted=counted, keep=keep)
+    order = order_ids(workers, row_ranks, partner_ranks, row_names.size, partner_names.size, counted=counted, keep=keep)
     return Order(
         order.words, order.shift, order.row_starts, order.distinct, order.chunks, order.counts,
         row_names=row_names, partner_names=partner_names,

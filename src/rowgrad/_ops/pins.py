@@ -60,6 +60,8 @@ class Input:
             array, untyped = value, False
         else:
             array, untyped = self._adopt(value), arrays.kind_of(value) is None and is_untyped(value)
+        if untyped and self.is_ids and array.dtype.kind != "b" and _holds_bool(value):
+            raise self._wrong_dtype(np.empty(0, bool))  # NumPy makes a 1 of a True among numbers
         if untyped or array.dtype not in self.allowed or (bound is not None and array.dtype != bound):
             check_room(array.size * 8, self.pin.name)
             array = self._convert(array, untyped, bound)
@@ -80,7 +82,7 @@ class Input:
             raise
 
     def _convert(self, array: Array, untyped: bool, bound: "np.dtype[Any] | None") -> Array:
-        if bound is not None:
+        if bound is not None and not (self.is_ids and array.dtype.kind == "b"):
             return self._convert_to(array, untyped, bound)
         if self.is_ids:
             return self._convert_ids(array, untyped)
@@ -97,8 +99,6 @@ class Input:
         narrow = dtypes.NUMPY[self.names[0]]
         if untyped and array.size == 0:
             return array.astype(narrow)
-        if array.dtype.kind == "b" and self.is_count:
-            return array.astype(np.int64)
         if array.dtype.kind not in "iu":
             raise self._wrong_dtype(array)
         if array.dtype == np.uint64 and array.size and array.max() > INT64_MAX:
@@ -242,6 +242,14 @@ def _is_text(array: Array) -> bool:
     if array.dtype.kind == "O":
         return all(isinstance(item, str | bytes) for item in array.flat)
     return array.dtype.kind in "UST"
+
+
+def _holds_bool(value: Any) -> bool:
+    """Whether there is a boolean in nested lists; they are known to be nested evenly."""
+    if isinstance(value, list | tuple):
+        kinds = set(map(type, value))
+        return any(map(_holds_bool, value)) if kinds & {list, tuple} else bool(kinds & {bool, np.bool_})
+    return isinstance(value, bool | np.bool_)
 
 
 def is_untyped(value: Any) -> bool:

@@ -13,7 +13,7 @@ from rowgrad._ops import checks
 from rowgrad._ops.order import COUNT_PARTNERS, Order, order_ids
 from rowgrad._ops.pins import Input
 from rowgrad._ops.sparse_segment_grad import INDICES, SEGMENT_IDS, diagnose
-from rowgrad._runtime.threads import Crew
+from rowgrad._runtime.threads import Workers
 from rowgrad.errors import DTypeError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -135,8 +135,8 @@ def plan(indices: Any, segment_ids: Any, rows: int, segments: int | None = None)
         if isinstance(number, bool) or not isinstance(number, int | np.integer):
             raise DTypeError(f"{name} is {number!r}; it must be a whole number.", code="wrong-dtype", argument=name)
         checks.count(name, int(number))
-    crew = Crew(index_array.size * 64)
-    order = order_ids(crew, index_array, id_array, int(rows), int(segments), counted=COUNT_PARTNERS, keep=True)
+    workers = Workers(index_array.size * 64)
+    order = order_ids(workers, index_array, id_array, int(rows), int(segments), counted=COUNT_PARTNERS, keep=True)
     if order.bad >= 0:
         raise diagnose(order.bad, index_array, id_array, int(rows), "rows", int(segments), "segments")
     return Plan(index_array, id_array, int(rows), int(segments), order)

@@ -14,14 +14,14 @@ from rowgrad import _kernels as kernels
 from rowgrad._kernels.kinds import SMALL
 from rowgrad._ops import checks
 from rowgrad._ops.catalogue import Example, Operator, declare
-from rowgrad._ops.order import WORD_BITS, order_ids
+from rowgrad._ops.order import WORD_BITS, one_id_type, order_ids
 from rowgrad._ops.pins import Pin
 from rowgrad._ops.results import RowGradient, SegmentMax
 from rowgrad._ops.sparse_segment_grad import SMALL_ROW, G, diagnose
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import FLOATS, IDS, Array
 from rowgrad._runtime.memory import allocate, borrow_work, place, return_work
-from rowgrad._runtime.threads import Crew
+from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError, OutOfRangeError, RowgradError
 
 
@@ -45,26 +45,24 @@ def _max(data: Array, indices: Array, segment_ids: Array, num_segments: Any, *, 
 
     stored, sums, _ = dtypes.summing(data.dtype)
     width = prod(tail)
+    lanes = kernels.lanes.lanes_for(sums, width)
     row_bytes = data.itemsize * width
     flat, results = data.reshape(-1).view(stored), (output.reshape(-1).view(stored), chosen.reshape(-1))
     if size <= SMALL and row_bytes <= SMALL_ROW and segments < 2**31 > data.shape[0]:
         work = borrow_work(sums)
         wrong = kernels.segment_max.max_small(
-            *kernels.ids.halves(segment_ids), *kernels.ids.halves(indices), size, segments, data.shape[0], flat, width,
-            work[1], *results, work[0],
+            *one_id_type(segment_ids, indices), segments, data.shape[0], flat, width, lanes, *results, work[0]
         )  # fmt: skip
         return_work(work)
         if wrong >= 0:
             raise bad(int(wrong))
         return SegmentMax(output, chosen)
-    crew = Crew(size * (16 + row_bytes))
-    order = order_ids(crew, segment_ids, indices, segments, data.shape[0])
+    workers = Workers(size * (16 + row_bytes))
+    order = order_ids(workers, segment_ids, indices, segments, data.shape[0])
     if order.bad >= 0:
         raise bad(order.bad)
     if width:  # without columns, there may be more rows than words have room for
-        crew.run(
-            kernels.segment_max.max_rows, order.words, order.shift, segments, flat, width, np.empty(0, sums), *results
-        )
+        workers.run(kernels.segment_max.max_rows, order.words, order.shift, segments, flat, width, lanes, *results)
     return SegmentMax(output, chosen)
 
 
@@ -106,10 +104,11 @@ def _gradient(compact: bool, grad: Array, chosen: Array, count: Any, *, out: Arr
         return RowGradient(output, np.empty(0, np.int64)) if compact else output
     stored, sums, _ = dtypes.summing(grad.dtype)
     flat, width = grad.reshape(-1).view(stored), prod(tail)
+    lanes = kernels.lanes.lanes_for(sums, width)
     if grad.size <= SMALL and rows < 2**31 and out is None:
         output, unique = _room(compact, grad.size, rows, grad, chosen, out)
         work = borrow_work(sums)
-        distinct = kernels.segment_max.add_small(flat_chosen, rows, flat, width, compact, work[1],
+        distinct = kernels.segment_max.add_small(flat_chosen, rows, flat, width, compact, lanes, work[1],
                                                  output.reshape(-1).view(stored), unique, work[0])  # fmt: skip
         return_work(work)
         if distinct < 0:
@@ -127,14 +126,14 @@ def _gradient(compact: bool, grad: Array, chosen: Array, count: Any, *, out: Arr
         # Rows as large as hashes do not share a word with a position; their ranks do.
         names, targets = np.unique(targets, return_inverse=True)
         limit = names.size
-    crew = Crew(targets.size * (24 + grad.itemsize))
-    order = order_ids(crew, targets, None if elements.size == grad.size else elements, limit, grad.size)
+    workers = Workers(targets.size * (24 + grad.itemsize))
+    order = order_ids(workers, targets, None if elements.size == grad.size else elements, limit, grad.size)
     if order.bad >= 0:
         raise checks.changed("chosen")
     output, unique = _room(compact, order.distinct, rows, grad, chosen, out)
     totals = np.empty(order.chunks * width, sums)
-    crew.run(
-        kernels.segment_max.add_rows, order.words, order.shift, order.row_starts, flat, width, compact, totals,
+    workers.run(
+        kernels.segment_max.add_rows, order.words, order.shift, order.row_starts, flat, width, compact, lanes, totals,
         output.reshape(-1).view(stored), unique,
     )  # fmt: skip
     if not compact:
@@ -164,10 +163,10 @@ def _grad_grad(grad: Array, chosen: Array, *, out: Array | None = None) -> Array
         )
     output = place(out, chosen.shape, grad.dtype, argument="chosen", zero=False)
     words, _ = dtypes.as_words(grad)
-    crew = Crew(chosen.size * (8 + 2 * grad.itemsize))
-    bad = crew.run(
+    workers = Workers(chosen.size * (8 + 2 * grad.itemsize))
+    bad = workers.run(
         kernels.segment_max.take, chosen.reshape(-1), grad.shape[0], words, prod(grad.shape[1:]),
-        dtypes.as_words(output)[0], np.empty(crew.chunks, np.int64),
+        dtypes.as_words(output)[0], np.empty(workers.chunks, np.int64),
     )  # fmt: skip
     if bad >= 0:
         raise _bad_choice(chosen, int(bad), grad.shape[0], "the number of rows of grad")

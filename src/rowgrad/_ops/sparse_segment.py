@@ -8,16 +8,20 @@ import numpy as np
 from rowgrad import _kernels as kernels
 from rowgrad._ops import checks
 from rowgrad._ops.catalogue import Attribute, Example, Operator, declare
+from rowgrad._ops.order import one_id_type
 from rowgrad._ops.pins import INT64_MAX, Pin
 from rowgrad._ops.sparse_segment_grad import KINDS, SNAKE, WORDS, G
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import FLOATS, IDS, REALS, Array
 from rowgrad._runtime.memory import goes_past, place
-from rowgrad._runtime.threads import Crew
+from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError, RowgradError
 
 if TYPE_CHECKING:
     from rowgrad._ops.plan import Plan
+
+CACHED = 1 << 21  # a table up to this many bytes is in the caches, and prefetching its rows costs more than it saves
+AHEAD = 16  # entries; the rows of a larger table are fetched so long before they are needed
 
 
 def _pool(kind: int, data: Array, indices: Array, segment_ids: Array, num_segments: Any = None, *,
@@ -44,11 +48,13 @@ def _pool(kind: int, data: Array, indices: Array, segment_ids: Array, num_segmen
     if size == 0:
         return output
     stored, sums, _ = dtypes.summing(data.dtype)
-    crew = Crew(size * (16 + row_size))
-    bad = crew.run(
-        kernels.sparse_segment.pool, *kernels.ids.halves(indices), *kernels.ids.halves(segment_ids), size, rows,
-        data.shape[0], data.reshape(-1).view(stored), output.size // rows, kind, np.empty(0, sums),
-        output.reshape(-1).view(stored), goes_past(output, row_size), not zero, np.empty(crew.chunks, np.int64),
+    width = output.size // rows
+    workers = Workers(size * (16 + row_size))
+    bad = workers.run(
+        kernels.sparse_segment.pool, *one_id_type(indices, segment_ids), rows, data.shape[0],
+        data.reshape(-1).view(stored), width, kind, kernels.lanes.lanes_for(sums, width),
+        output.reshape(-1).view(stored), goes_past(output, row_size), not zero, AHEAD if data.nbytes > CACHED else 0,
+        np.empty(workers.chunks, np.int64),
     )  # fmt: skip
     if bad >= 0:
         raise _diagnose(bad, indices, segment_ids, rows, data.shape[0], num_segments is not None)

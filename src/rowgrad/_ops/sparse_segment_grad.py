@@ -15,13 +15,13 @@ from rowgrad import _kernels as kernels
 from rowgrad._kernels.kinds import MEAN, SMALL, SQRT_N, SUM
 from rowgrad._ops import checks
 from rowgrad._ops.catalogue import Example, Operator, declare
-from rowgrad._ops.order import COUNT_PARTNERS, COUNT_ROWS, Order, order_ids
+from rowgrad._ops.order import COUNT_PARTNERS, COUNT_ROWS, Order, one_id_type, order_ids
 from rowgrad._ops.pins import Pin
 from rowgrad._ops.results import RowGradient
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import FLOATS, IDS, Array
 from rowgrad._runtime.memory import allocate, borrow_work, goes_past, place, place_uncleared, return_work
-from rowgrad._runtime.threads import Crew
+from rowgrad._runtime.threads import Workers
 from rowgrad.errors import OutOfRangeError, RowgradError
 
 if TYPE_CHECKING:
@@ -68,18 +68,18 @@ class Factors(NamedTuple):
     mask: int
 
 
-def factors_of(crew: Crew, kind: int, order: Order, dtype: "np.dtype[Any]", *, by_row: bool = False) -> Factors:
+def factors_of(workers: Workers, kind: int, order: Order, dtype: "np.dtype[Any]", *, by_row: bool = False) -> Factors:
     """The factor of each segment; where nothing is scaled, a lone 1."""
     sums = dtypes.summing(dtype).sums
     if kind == SUM:
         return Factors(np.ones(1, sums), 0, 0)
     values = allocate(order.counts.shape, sums)
-    crew.run(kernels.sparse_segment_grad.scales, kind, order.counts, values)
+    workers.run(kernels.sparse_segment_grad.scales, kind, order.counts, values)
     return Factors(values, order.shift, -1) if by_row else Factors(values, 0, (1 << order.shift) - 1)
 
 
-def sum_rows(crew: Crew, order: Order, values: Array, factors: Factors, *, rows: int | None, unique: Array = NOTHING,
-             argument: str, out: Array | None = None, sources: Array | None = None) -> Array:  # fmt: skip
+def sum_rows(workers: Workers, order: Order, values: Array, factors: Factors, *, rows: int | None, argument: str,
+             unique: Array = NOTHING, out: Array | None = None, sources: Array | None = None) -> Array:  # fmt: skip
     """Σ of the entries' values, row by row: into `rows` rows, or, for None, into those that occur (`unique`).
 
     With `sources`, partners are positions of entries, and it tells the row of `values` of each.
@@ -87,7 +87,7 @@ def sum_rows(crew: Crew, order: Order, values: Array, factors: Factors, *, rows:
     names = order.row_names
     if order.partner_names is not None and sources is None:
         values = values[order.partner_names]
-    stored, _, parts = dtypes.summing(values.dtype)
+    stored, sums, parts = dtypes.summing(values.dtype)
     compact = rows is None or names is not None
     shape = (order.distinct if compact else rows, *values.shape[1:])
     output, is_zero = place_uncleared(
@@ -95,12 +95,12 @@ def sum_rows(crew: Crew, order: Order, values: Array, factors: Factors, *, rows:
     )
     past = goes_past(output, output.nbytes // shape[0] if shape[0] else 0)
     width = parts * (output.size // shape[0] if shape[0] else 0)
-    crew.run(
+    workers.run(
         kernels.sparse_segment_grad.sum_rows, order.words, order.shift, order.row_starts,
-        values.reshape(-1).view(stored), width, *factors, compact, output.reshape(-1).view(stored),
-        0 if compact or is_zero else rows, past,
-        *kernels.ids.halves(unique if rows is None else np.empty(shape[0] if compact else 0, np.int64)),
-        None if sources is None else (*kernels.ids.halves(sources), values.shape[0]),
+        values.reshape(-1).view(stored), width, *factors, compact, kernels.lanes.lanes_for(sums, width),
+        output.reshape(-1).view(stored), 0 if compact or is_zero else rows, past,
+        unique if rows is None else np.empty(shape[0] if compact else 0, unique.dtype),
+        None if sources is None else (sources, values.shape[0]),
     )  # fmt: skip
     if names is None:
         return output
@@ -123,13 +123,13 @@ def _sum_pairs(kind: int, values: Array, rows: Array, partners: Array, row_limit
         kind = SUM  # rows without columns: nothing to scale, however many segments there are
     if plan is None and out is None and _is_small(kind, values, rows, row_limit, by_row):
         return _sum_small(kind, values, rows, partners, row_limit, bad, by_row, compact, argument)
-    crew, order = _sort(kind, values, rows, partners, row_limit, bad, by_row, argument, plan)
-    factors = factors_of(crew, kind, order, values.dtype, by_row=by_row)
+    workers, order = _sort(kind, values, rows, partners, row_limit, bad, by_row, argument, plan)
+    factors = factors_of(workers, kind, order, values.dtype, by_row=by_row)
     if compact:
-        unique = np.empty(order.distinct, rows.dtype)
-        output = sum_rows(crew, order, values, factors, rows=None, unique=unique, argument=argument)
-        return RowGradient(output, unique)
-    return sum_rows(crew, order, values, factors, rows=row_limit, argument=argument, out=out)
+        unique = np.empty(order.distinct, np.int64)
+        output = sum_rows(workers, order, values, factors, rows=None, unique=unique, argument=argument)
+        return RowGradient(output, unique.astype(rows.dtype, copy=False))
+    return sum_rows(workers, order, values, factors, rows=row_limit, argument=argument, out=out)
 
 
 def _is_small(kind: int, values: Array, rows: Array, row_limit: int, by_row: bool) -> bool:
@@ -140,20 +140,20 @@ def _is_small(kind: int, values: Array, rows: Array, row_limit: int, by_row: boo
 
 
 def _sort(kind: int, values: Array, rows: Array, partners: Array, row_limit: int, bad: Callable[[int], RowgradError],
-          by_row: bool, argument: str, plan: "Plan | None") -> tuple[Crew, Order]:  # fmt: skip
-    """The order of the pairs, and the crew for what is made of it."""
+          by_row: bool, argument: str, plan: "Plan | None") -> tuple[Workers, Order]:  # fmt: skip
+    """The order of the pairs, and the workers for what is made of it."""
     partner_limit = values.shape[0]
-    crew = Crew(rows.size * (16 + (values.nbytes // partner_limit if partner_limit else 0)))
+    workers = Workers(rows.size * (16 + (values.nbytes // partner_limit if partner_limit else 0)))
     if plan is None:
         counted = 0 if kind == SUM else COUNT_ROWS if by_row else COUNT_PARTNERS
-        order = order_ids(crew, rows, partners, row_limit, partner_limit, counted=counted)
+        order = order_ids(workers, rows, partners, row_limit, partner_limit, counted=counted)
         if order.bad >= 0:
             raise bad(order.bad)
     else:
         plan.check(argument, row_limit, "grad", partner_limit)
         order = plan.order
-        crew.chunks = order.chunks
-    return crew, order
+        workers.chunks = order.chunks
+    return workers, order
 
 
 def sum_few(kind: int, grad: Array, indices: Array, segment_ids: Array, rows: int,
@@ -167,7 +167,7 @@ def sum_few(kind: int, grad: Array, indices: Array, segment_ids: Array, rows: in
 
 
 def sort_pairs(kind: int, grad: Array, indices: Array, segment_ids: Array, rows: int, rows_name: str,
-               plan: "Plan | None") -> tuple[Crew, Order]:  # fmt: skip
+               plan: "Plan | None") -> tuple[Workers, Order]:  # fmt: skip
     """The order of (index, segment) pairs, for a gradient that is not made but used at once."""
     bad = _diagnosis(grad, indices, segment_ids, rows, rows_name)
     return _sort(kind, grad, indices, segment_ids, rows, bad, False, rows_name, plan)
@@ -189,23 +189,22 @@ def _sum_small(kind: int, values: Array, rows: Array, partners: Array, row_limit
     stored, sums, parts = dtypes.summing(values.dtype)
     size, tail = rows.size, values.shape[1:]
     if compact:
-        output, unique = np.empty((size, *tail), values.dtype), np.empty(size, rows.dtype)
+        output, unique = np.empty((size, *tail), values.dtype), np.empty(size, np.int64)
     else:
-        output, unique = allocate((row_limit, *tail), values.dtype, argument=argument, zero=True), rows[:0]
+        output, unique = allocate((row_limit, *tail), values.dtype, argument=argument, zero=True), NOTHING
     flat, width = output.reshape(-1), parts * prod(tail)
     source = values.reshape(-1)
     if stored is not values.dtype:
         flat, source = flat.view(stored), source.view(stored)
     work = borrow_work(sums)
     distinct = kernels.sparse_segment_grad.sum_small(
-        rows.view(np.int32), rows.itemsize // 4, partners.view(np.int32), partners.itemsize // 4, row_limit,
-        values.shape[0], kind, by_row, source, width, compact, flat, unique.view(np.int32), unique.itemsize // 4,
-        *work,
+        *one_id_type(rows, partners), row_limit, values.shape[0], kind, by_row, source, width, compact,
+        kernels.lanes.lanes_for(sums, width), flat, unique, *work,
     )  # fmt: skip
     return_work(work)
     if distinct < 0:
         raise bad(-1 - distinct)
-    return RowGradient(output[:distinct], unique[:distinct]) if compact else output
+    return RowGradient(output[:distinct], unique[:distinct].astype(rows.dtype, copy=False)) if compact else output
 
 
 def _gradient(kind: int, compact: bool, grad: Array, indices: Array, segment_ids: Array, count: Any, *,

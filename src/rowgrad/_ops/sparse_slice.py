@@ -10,7 +10,7 @@ from rowgrad._ops.results import SparseTensor
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import NUMBERS, PLAIN, QUANTISED, Array
 from rowgrad._runtime.memory import allocate, place
-from rowgrad._runtime.threads import Crew
+from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError
 
 MOST_DIMENSIONS = 254
@@ -30,9 +30,9 @@ def _slice(indices: Array, values: Array, shape: Array, start: Array, size: Arra
 
     entries, rank = indices.shape
     flat, window = indices.reshape(-1), np.maximum(size, 0)
-    crew = Crew(entries * (rank * 8 + 8))
-    kept = np.empty(crew.chunks + 1, np.int64)
-    crew.run(kernels.sparse_slice.count_window, flat, entries, rank, start, window, kept)
+    workers = Workers(entries * (rank * 8 + 8))
+    kept = np.empty(workers.chunks + 1, np.int64)
+    workers.run(kernels.sparse_slice.count_window, flat, entries, rank, start, window, kept)
     total = int(kept[-1])
     output_indices = allocate((total, rank), np.int64)
     is_text = values.dtype.kind in "USOT"
@@ -40,7 +40,7 @@ def _slice(indices: Array, values: Array, shape: Array, start: Array, size: Arra
     source = np.arange(entries) if is_text else values
     output_values = allocate((total,), source.dtype)
     words, width = dtypes.as_words(source)
-    crew.run(
+    workers.run(
         kernels.sparse_slice.copy_window, flat, entries, rank, start, window, kept, words, width,
         output_indices.reshape(-1), dtypes.as_words(output_values)[0],
     )  # fmt: skip
@@ -105,10 +105,10 @@ def _send_some(values: Array, inputs: Array, start: Array, outputs: Array, targe
     selected = outputs.shape[0]
     (words, width), (target_words, _) = dtypes.as_words(values), dtypes.as_words(target)
     matched = -1
-    for crew in (Crew(entries * rank * 8), Crew(0)):  # alone, if together it does not work out
-        matched = crew.run(
+    for workers in (Workers(entries * rank * 8), Workers(0)):  # alone, if together it does not work out
+        matched = workers.run(
             kernels.sparse_slice.send, inputs.reshape(-1), entries, outputs.reshape(-1), selected, rank, start,
-            *np.empty((3, crew.chunks + 1), np.int64), forwards, words, width, target_words,
+            *np.empty((3, workers.chunks + 1), np.int64), forwards, words, width, target_words,
         )  # fmt: skip
         if matched == selected:
             return

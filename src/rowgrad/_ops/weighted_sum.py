@@ -14,14 +14,14 @@ from rowgrad import _kernels as kernels
 from rowgrad._kernels.kinds import SMALL
 from rowgrad._ops import checks
 from rowgrad._ops.catalogue import Attribute, Example, Operator, declare
-from rowgrad._ops.order import order_ids
+from rowgrad._ops.order import one_id_type, order_ids
 from rowgrad._ops.pins import Pin
 from rowgrad._ops.results import RowGradient
 from rowgrad._ops.sparse_segment_grad import SMALL_ROW, Factors, G, diagnose, sum_rows
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import FLOATS, IDS, Array
 from rowgrad._runtime.memory import allocate, borrow_work, place, return_work
-from rowgrad._runtime.threads import Crew
+from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError, RowgradError
 
 
@@ -87,22 +87,22 @@ def _sum(values: Array, entries: Entries, *, compact: bool, out: Array | None = 
     if size <= SMALL and row_bytes <= SMALL_ROW and out is None and entries.limit < 2**31 > values.shape[0]:
         return _sum_small(values, entries, compact)
 
-    crew = Crew(size * (16 + row_bytes))
-    outside = crew.run(
-        kernels.weighted_sum.first_outside, *kernels.ids.halves(entries.sources), size, values.shape[0],
-        np.empty(crew.chunks, np.int64),
-    )  # fmt: skip
-    order = order_ids(crew, entries.targets, None, entries.limit, size)
+    workers = Workers(size * (16 + row_bytes))
+    (sources,) = one_id_type(entries.sources)
+    outside = workers.run(
+        kernels.weighted_sum.first_outside, sources, values.shape[0], np.empty(workers.chunks, np.int64)
+    )
+    order = order_ids(workers, entries.targets, None, entries.limit, size)
     wrong = [position for position in (outside, order.bad) if position >= 0]
     if wrong:
         raise entries.bad(int(min(wrong)))
     factors = Factors(weights, 0, (1 << order.shift) - 1)
-    unique = np.empty(order.distinct if compact else 0, entries.targets.dtype)
+    unique = np.empty(order.distinct if compact else 0, np.int64)
     output = sum_rows(
-        crew, order, values, factors, rows=None if compact else entries.limit, unique=unique,
-        argument=entries.argument, out=out, sources=entries.sources,
+        workers, order, values, factors, rows=None if compact else entries.limit, unique=unique,
+        argument=entries.argument, out=out, sources=sources,
     )  # fmt: skip
-    return RowGradient(output, unique) if compact else output
+    return RowGradient(output, unique.astype(entries.targets.dtype, copy=False)) if compact else output
 
 
 def _sum_small(values: Array, entries: Entries, compact: bool) -> Any:
@@ -111,19 +111,19 @@ def _sum_small(values: Array, entries: Entries, compact: bool) -> Any:
     targets, sources, weights, limit, argument, bad = entries
     size, tail = targets.size, values.shape[1:]
     if compact:
-        output, unique = np.empty((size, *tail), values.dtype), np.empty(size, targets.dtype)
+        output, unique = np.empty((size, *tail), values.dtype), np.empty(size, np.int64)
     else:
-        output, unique = allocate((limit, *tail), values.dtype, argument=argument, zero=True), targets[:0]
+        output, unique = allocate((limit, *tail), values.dtype, argument=argument, zero=True), np.empty(0, np.int64)
     work = borrow_work(sums)
     distinct = kernels.weighted_sum.sum_small(
-        *kernels.ids.halves(targets), *kernels.ids.halves(sources), limit, values.shape[0], weights,
-        values.reshape(-1).view(stored), prod(tail), compact, output.reshape(-1).view(stored),
-        *kernels.ids.halves(unique), work[0],
+        *one_id_type(targets, sources), limit, values.shape[0], weights, values.reshape(-1).view(stored), prod(tail),
+        compact,
+        kernels.lanes.lanes_for(sums, prod(tail)), output.reshape(-1).view(stored), unique, work[0],
     )  # fmt: skip
     return_work(work)
     if distinct < 0:
         raise bad(-1 - distinct)
-    return RowGradient(output[:distinct], unique[:distinct]) if compact else output
+    return RowGradient(output[:distinct], unique[:distinct].astype(targets.dtype, copy=False)) if compact else output
 
 
 def _row_dot(a: Array, b: Array, a_rows: Array, b_rows: Array, *, out_type: str | None = None,
@@ -146,11 +146,11 @@ def _row_dot(a: Array, b: Array, a_rows: Array, b_rows: Array, *, out_type: str 
     wanted = a.dtype if out_type is None else dtypes.NUMPY[out_type]
     found = place(out, (size,), wanted, argument="a_rows", zero=False)
     dots = found if wanted == sums else allocate((size,), sums, argument="a_rows")
-    crew = Crew(size * (16 + 2 * width * a.itemsize))
-    bad = crew.run(
-        kernels.weighted_sum.dot_rows, a.reshape(-1).view(stored), *kernels.ids.halves(a_rows), a.shape[0],
-        b.reshape(-1).view(stored), *kernels.ids.halves(b_rows), b.shape[0], size, width, np.empty(0, sums), dots,
-        np.empty(crew.chunks, np.int64),
+    workers = Workers(size * (16 + 2 * width * a.itemsize))
+    left, right = one_id_type(a_rows, b_rows)
+    bad = workers.run(
+        kernels.weighted_sum.dot_rows, a.reshape(-1).view(stored), left, a.shape[0], b.reshape(-1).view(stored),
+        right, b.shape[0], width, np.empty(0, sums), dots, np.empty(workers.chunks, np.int64),
     )  # fmt: skip
     if bad >= 0:
         raise _bad_row(int(bad), a, b, a_rows, b_rows)

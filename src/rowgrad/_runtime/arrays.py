@@ -7,6 +7,7 @@ a tensor has imported its framework, and rowgrad never does.
 
 import sys
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from rowgrad._runtime.dtypes import BFLOAT16, Array
 from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfRangeError
 
 INT32_MAX = np.iinfo(np.int32).max
+BFLOAT16_BITS = np.dtype(np.int16).str  # PyTorch's bfloat16 for NumPy, which has no name for it
 
 
 class Kind(NamedTuple):
@@ -117,9 +119,48 @@ def _same(array: Array) -> Array:
 
 def _adopt_torch(value: Any) -> Array:
     try:
-        return value.numpy()  # type: ignore[no-any-return]
+        typestr = _lent_types().get(value.dtype)
+        if typestr is None or not _is_plain(value):
+            return value.numpy()  # type: ignore[no-any-return]
+        # `numpy()` would forbid PyTorch to resize this memory from then on, and so to free the gathered parameters of
+        # `fully_shard`. Nothing keeps arrays of floats beyond a call; ids may be kept, in plans, and are pinned.
+        array = np.asarray(_Memory(value, typestr))
+        return array if typestr != BFLOAT16_BITS else array.view(BFLOAT16)
     except (TypeError, RuntimeError):  # what it is that NumPy cannot share is found out below
         return _adopt_odd_torch(value)
+
+
+class _Memory:
+    """The memory of a contiguous tensor, described to NumPy."""
+
+    __slots__ = ("__array_interface__", "_owner")
+
+    def __init__(self, tensor: Any, typestr: str) -> None:
+        self._owner = tensor
+        self.__array_interface__ = {
+            "version": 3, "shape": tuple(tensor.shape), "typestr": typestr, "data": (tensor.data_ptr(), False),
+        }  # fmt: skip
+
+
+@cache
+def _lent_types() -> dict[Any, str]:
+    """The types of tensors whose memory is lent without `numpy()`, and NumPy's names of them."""
+    torch = sys.modules["torch"]
+    names = ("float16", "float32", "float64")
+    return {getattr(torch, name): np.dtype(name).str for name in names} | {torch.bfloat16: BFLOAT16_BITS}
+
+
+def _is_plain(tensor: Any) -> bool:
+    """Whether a tensor's memory holds its numbers row after row, and nobody waits for its gradient."""
+    torch = sys.modules["torch"]
+    return (
+        tensor.is_cpu
+        and tensor.is_contiguous()
+        and not (tensor.requires_grad and torch.is_grad_enabled())
+        and type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        and not tensor.is_neg()
+        and tensor.data_ptr() != 0  # which has nothing, or zeros that are nowhere
+    )
 
 
 def _adopt_odd_torch(value: Any) -> Array:

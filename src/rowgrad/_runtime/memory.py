@@ -21,7 +21,7 @@ from rowgrad import _kernels as kernels
 from rowgrad._kernels.kinds import SMALL, SMALL_WORK
 from rowgrad._runtime.dtypes import Array
 from rowgrad._runtime.limits import available
-from rowgrad._runtime.threads import Crew
+from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError, OutOfMemoryError
 
 POOLED = 1 << 20  # the memory of results from this size on is taken back
@@ -128,7 +128,7 @@ def goes_past(array: Array, row_bytes: int) -> bool:
 
 def clear(array: Array) -> None:
     """Set all bytes of a contiguous array to 0."""
-    Crew(array.nbytes).run(kernels.clear.clear, array.reshape(-1).view(np.uint8))
+    Workers(array.nbytes).run(kernels.clear.clear, array.reshape(-1).view(np.uint8))
 
 
 class _Lease:

@@ -1,8 +1,12 @@
 """The threads that share kernel calls: how many, and how they are woken.
 
-Kernels release the GIL and divide their work among whoever runs them (see `kernels.team`), so helpers are ordinary
+Kernels release the GIL and divide their work among whoever runs them (see `kernels.sharing`), so helpers are ordinary
 daemon threads that wait for jobs. They are started when first needed, and again in a forked child. Any number of
 threads may call rowgrad at the same time.
+
+A helper joins a call only after the caller's own thread has entered the machine code of the kernel: from there on no
+signal handler runs in that thread, and the kernel returns when all work is done. So however an exception leaves `run`,
+the kernel has either not begun, and never will, or has ended.
 """
 
 import os
@@ -13,19 +17,20 @@ from functools import cache
 from typing import Any
 
 from rowgrad import _kernels as kernels
+from rowgrad._kernels import protect
 from rowgrad.errors import InvalidArgumentError
 
 # Bytes of work that pay for waking one more thread, and chunks per thread, so that an uneven one does no harm.
 GRAIN = 1 << 18
 CHUNKS_PER_THREAD = 4
 MOST_THREADS = 256
-# How many times a helper listens for more work before it sleeps: about as long as waking it would take.
+# How many times a helper looks for more work before it sleeps: about as long as waking it would take.
 PATIENCE = 100_000
 
 _chosen: int | None = None
 _jobs: deque[list[Any]] = deque()
 _helpers: "list[_Helper]" = []
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal handler may call rowgrad while this thread holds it
 
 
 def set_num_threads(n: int) -> None:
@@ -75,7 +80,7 @@ def _cores() -> int:
         return os.cpu_count() or 1
 
 
-class Crew:
+class Workers:
     """The threads for one operator call: `chunks` is how many parts its work comes in."""
 
     __slots__ = ("chunks", "helpers")
@@ -89,78 +94,101 @@ class Crew:
             _wake(self.helpers)  # they are up by the time there is work
 
     def run(self, kernel: Any, *args: Any) -> Any:
-        """Call `kernel` with a new team, this crew's number of chunks, and `args`."""
-        args = (kernels.team.new_team(_bell()), self.chunks, *args)
+        """Call `kernel` with new counters to share its work by, the number of chunks, and `args`."""
+        args = (kernels.sharing.new_workers(_wakeups()), self.chunks, *args)
         if self.helpers == 0:
             return kernel(*args)
         job = [kernel, args]
-        _jobs.extend([job] * self.helpers)
-        _wake(self.helpers)
         try:
+            _jobs.extend([job] * self.helpers)
+            _wake(self.helpers)
             return kernel(*args)
         finally:
             job.clear()  # a helper that comes now finds nothing, and no array is kept alive for it
 
 
 class _Helper:
-    """A thread that works on jobs, listens a moment for the next one, then sleeps."""
+    """A thread that works on jobs, watches a moment for the next one, then sleeps."""
 
     def __init__(self, number: int) -> None:
+        self.wakeups = _wakeups()  # here, so that the helper has nothing to import
         self.asleep = False
-        self.pillow = threading.Lock()
-        self.pillow.acquire()
-        threading.Thread(target=self.run, name=f"rowgrad-{number}", daemon=True).start()
+        self.sleep = threading.Lock()
+        self.sleep.acquire()
+        self.thread = threading.Thread(target=self.run, name=f"rowgrad-{number}", daemon=True)
 
     def run(self) -> None:
-        bell, jobs, heard = _bell(), _jobs, 0
+        wakeups, jobs, seen = self.wakeups, _jobs, 0
         while True:
-            heard = kernels.team.listen(bell, heard)
+            seen = kernels.sharing.watch(wakeups, seen)
             if self._work(jobs):
                 continue
             self.asleep = True
-            if not self._work(jobs):  # nothing came between listening and lying down
-                self.pillow.acquire()
+            if jobs:  # a caller is about to begin, unless it has to compile first
+                seen = kernels.sharing.watch(wakeups, seen)
+            if not self._work(jobs):  # nothing came between watching and falling asleep
+                self.sleep.acquire()
             self.asleep = False
 
     def _work(self, jobs: "deque[list[Any]]") -> bool:
-        """Work on one job, if there is any."""
-        try:
-            kernel, args = jobs.popleft()
-        except IndexError:
-            return False
-        except ValueError:  # the call is over
-            return True
-        kernel(*args)
-        return True
+        """Work on one job, if there is any that has begun; tells whether one has, or is over already."""
+        found = False
+        for _ in range(len(jobs)):
+            try:
+                job = jobs.popleft()
+                kernel, args = job
+            except IndexError:  # other helpers were faster
+                break
+            except ValueError:  # the call is over
+                found = True
+                continue
+            if kernels.sharing.has_begun(args[0]):
+                kernel(*args)
+                return True
+            jobs.append(job)
+        return found
 
     def wake(self) -> None:
-        if self.asleep and self.pillow.locked():
+        if self.asleep and self.sleep.locked():
             with suppress(RuntimeError):  # another thread was faster
-                self.pillow.release()
+                self.sleep.release()
+
+
+def call_helpers() -> None:
+    """Wake the helpers for jobs that they left because the kernel was still to be compiled."""
+    if _jobs:
+        _wake(len(_helpers))
+
+
+protect.after_compilation.append(call_helpers)
 
 
 def _wake(wanted: int) -> None:
     if len(_helpers) < wanted:
         with _lock:
             while len(_helpers) < wanted:
-                _helpers.append(_Helper(len(_helpers)))
+                helper = _Helper(len(_helpers))
+                if not protect.start(helper.thread):
+                    break  # one thread can do everything
+                _helpers.append(helper)
     for helper in _helpers[:wanted]:
         if helper.asleep:
             helper.wake()
 
 
 @cache
-def _bell() -> Any:
-    bell = kernels.team.new_bell()
-    bell[kernels.team.LINE] = PATIENCE
-    return bell
+def _wakeups() -> Any:
+    kernels.compile  # noqa: B018 (first, since it imports Numba where no signal interrupts it)
+    wakeups = kernels.sharing.new_wakeups()
+    wakeups[kernels.sharing.LINE] = PATIENCE
+    return wakeups
 
 
 def _after_fork() -> None:
     """A forked child has none of its parent's threads."""
     global _jobs, _helpers, _lock
-    _jobs, _helpers, _lock = deque(), [], threading.Lock()
-    _bell.cache_clear()
+    _jobs, _helpers, _lock = deque(), [], threading.RLock()
+    _wakeups.cache_clear()
 
 
 if hasattr(os, "register_at_fork"):

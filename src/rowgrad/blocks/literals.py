@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rowgrad._runtime import arrays, dtypes
+from rowgrad._runtime import arrays, dtypes, texts
 from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import PageError, RowgradError
 
@@ -29,6 +29,9 @@ class Literal:
     value: Any
     dtype: str | None = None
     file: str | None = None
+
+    def __post_init__(self) -> None:
+        texts.check(self.value, "it", PageError)
 
 
 def literal(value: Any, dtype: str | None = None) -> Literal:
@@ -213,7 +216,7 @@ def odd_type(value: Any) -> str | None:
 def plain(array: Array) -> Any:
     """`array` as nested lists that JSON can hold and that `typed` turns into the same bits again.
 
-    What makes one NaN different from another is lost, and bytes become the text that they are as UTF-8.
+    What makes one NaN different from another is lost, and bytes become the text that they are as UTF-8, if they are.
     """
     if array.dtype.names:
         array = array[array.dtype.names[0]]
@@ -226,9 +229,18 @@ def _items(array: Array) -> Iterator[Any]:
     return iter(array) if array.dtype.kind in "fcV" else iter(array.tolist())
 
 
+def as_text(item: bytes) -> str:
+    """Bytes as the text that they are as UTF-8."""
+    try:
+        return item.decode()
+    except UnicodeDecodeError:
+        shown = item if len(item) <= 40 else item[:37] + b"..."
+        raise _wrong(f"{shown!r} is no text in UTF-8, and pages and tables have no other.", code="bad-text") from None
+
+
 def _leaf(item: Any) -> Any:
     if isinstance(item, bytes):
-        return item.decode("utf-8", "surrogateescape")
+        return as_text(item)
     if isinstance(item, bool | int | str):
         return item
     if isinstance(item, complex | np.complexfloating):

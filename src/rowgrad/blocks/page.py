@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from rowgrad._ops import Operator
+from rowgrad._runtime import texts
 from rowgrad._runtime.dtypes import Array
 from rowgrad._runtime.files import folder
 from rowgrad.blocks import layout
@@ -167,6 +168,7 @@ class Page:
     def name(self, name: str) -> None:
         if not isinstance(name, str):
             raise PageError(f"{name!r} is no name for a page; it must be a text.", code="bad-name", value=name)
+        texts.check(name, "the name of the page", PageError)
         self._name = name
 
     @property
@@ -329,6 +331,8 @@ class Page:
             id = next(name for n in range(len(self._notes) + 1) if (name := f"note{n}") not in self._notes)
         if not isinstance(text, str) or len(text) > LONGEST_NOTE:
             raise PageError(f"a note is a text of at most {LONGEST_NOTE} characters.", code="bad-note", value=id)
+        texts.check(text, "the note", PageError)
+        texts.check(id, "the name of the note", PageError)
         if text:
             self._notes[id] = Note(id, text, _place(id, at))
         else:

@@ -8,7 +8,6 @@ called by their contents, so that a page on disk never changes its meaning while
 import hashlib
 import json
 import math
-import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from rowgrad._runtime import dtypes
+from rowgrad._runtime import dtypes, texts
 from rowgrad._runtime.dtypes import BFLOAT16, Array
 from rowgrad._runtime.files import replace, write
 from rowgrad.blocks.literals import Literal, odd_type, plain
@@ -33,7 +32,6 @@ MOST_NOTES = 1000
 MOST_DIGITS = 400
 MOST_INLINE = 1024  # elements of arrays that are written into the page itself
 FIELDS = ("id", "op", "inputs", "attrs", "at")
-HALVES = re.compile("[\ud800-\udfff]")
 
 Keep = Callable[[Array], str]
 
@@ -51,9 +49,8 @@ def to_json(page: Page, inline: bool = True, folder: Path | None = None, stem: s
 
 
 def _dumped(value: Any) -> str:
-    """JSON for people to read; halves of characters, which UTF-8 has no bytes for, are escaped."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return HALVES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    """JSON for people to read."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def save(page: Page, path: Path) -> None:
@@ -177,6 +174,7 @@ def load(path: Path) -> Page:
 
 def from_json(text: str, *, folder: Path | None = None) -> Page:
     """The page that `text` holds."""
+    texts.check_json(text, PageError)
     try:
         record = json.loads(
             text.removeprefix("\ufeff"),

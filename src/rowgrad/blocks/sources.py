@@ -57,8 +57,6 @@ def sort_out(
 
 
 def _source(page: "Page", value: Any) -> Wire | Literal:
-    if isinstance(value, Literal):
-        return value
     if isinstance(value, str | Wire | Block):
         try:
             return page.wire(value)
@@ -70,6 +68,14 @@ def _source(page: "Page", value: Any) -> Wire | Literal:
 
 
 def _held(page: "Page", value: Any, given: Mapping[str, Any]) -> Literal:
+    """A literal; bytes in it are the text that they are as UTF-8, because that is what page files can hold."""
+    made = _made(page, value, given)
+    if made.dtype != "string" or not any(isinstance(item, bytes) for item in made.value.flat):
+        return made
+    return replace(made, value=typed(plain(made.value), "string").reshape(made.value.shape))
+
+
+def _made(page: "Page", value: Any, given: Mapping[str, Any]) -> Literal:
     """A literal, or what its dictionary says: ``{"value": …, "dtype": …}`` or ``{"file": …}``."""
     dtype = _type_name(given.get("dtype"))
     if isinstance(value, Literal):
@@ -89,8 +95,6 @@ def _held(page: "Page", value: Any, given: Mapping[str, Any]) -> Literal:
     if dtype is not None and dtype not in (*dtypes.NUMPY, "string"):
         raise PageError(f"{dtype!r} is not a type.", code="wrong-dtype", value=dtype)
     made = literal(value, dtype)
-    if made.dtype == "string":
-        made = replace(made, value=_as_text(made.value))
     if made.dtype is None and given and (odd := odd_type(made.value)):
         return literal(value, odd)  # a constant that JSON has no words for needs a type, to be written as text
     return made
@@ -101,13 +105,6 @@ def _type_name(dtype: Any) -> Any:
     if isinstance(dtype, np.dtype) or (isinstance(dtype, type) and issubclass(dtype, np.generic)):
         return dtypes.name_of(np.dtype(dtype))
     return dtype
-
-
-def _as_text(array: Array) -> Array:
-    """Bytes as the text that they are as UTF-8, because that is what files can hold."""
-    if not any(isinstance(item, bytes) for item in array.flat):
-        return array
-    return typed(plain(array), "string").reshape(array.shape)
 
 
 def _empty(value: Any, dtype: Any, shape: Any) -> Literal:

@@ -10,13 +10,13 @@ import numpy as np
 from rowgrad import _kernels as kernels
 from rowgrad._kernels.kinds import SMALL
 from rowgrad._ops import OPERATORS, checks, combiners
-from rowgrad._ops.order import Order, order_ids
+from rowgrad._ops.order import Order, one_id_type, order_ids
 from rowgrad._ops.pins import Input, Pin
 from rowgrad._ops.results import RowGradient
 from rowgrad._ops.sparse_segment_grad import Factors, check_pairs, diagnose, factors_of, sort_pairs, sum_few
 from rowgrad._runtime import arrays, dtypes
 from rowgrad._runtime.memory import allocate
-from rowgrad._runtime.threads import Crew
+from rowgrad._runtime.threads import Workers
 from rowgrad.errors import DTypeError, InvalidArgumentError
 from rowgrad.optim.arguments import (
     LIKE_TABLE,
@@ -72,6 +72,12 @@ class _Step(NamedTuple):
         nothing = np.empty(0, dtypes.summing(self.target.array.dtype).sums)
         first, second = (*flat, nothing, nothing)[:2]
         return first, second
+
+    @property
+    def lanes(self) -> "Array":
+        """How wide the vectors are that rows are changed by."""
+        found: Array = kernels.lanes.lanes_for(dtypes.summing(self.target.array.dtype).sums, self.target.width)
+        return found
 
     def done(self) -> None:
         """Count the step, and tell PyTorch, which has not seen the writes, that its tensors have changed."""
@@ -254,11 +260,12 @@ class Optimizer:
         elif rows.size and target.size:
             pairs = _sort(kind, grads, rows, segments, factors, target.shape[0], plan)
             stored, sums, _ = dtypes.summing(target.dtype)
-            block = kernels.optim.BLOCK * pairs.crew.chunks
-            pairs.crew.run(
+            block = kernels.optim.BLOCK * pairs.workers.chunks
+            pairs.workers.run(
                 kernels.optim.change_pooled, pairs.order.words, pairs.order.shift, grads.reshape(-1).view(stored),
-                step.target.width, *pairs.factors, step.rule.kind, step.rule.numbers, target.reshape(-1).view(stored),
-                *step.memory, np.empty(block * step.target.width, sums), np.empty(2 * block, np.int32), pairs.sources,
+                step.target.width, *pairs.factors, step.rule.kind, step.rule.numbers, step.lanes,
+                target.reshape(-1).view(stored), *step.memory, np.empty(block * step.target.width, sums),
+                np.empty(block, np.int64), pairs.sources,
             )  # fmt: skip
             self._change_others(step, pairs.order.words, pairs.order.shift)
         else:
@@ -278,57 +285,58 @@ class Optimizer:
             return
         stored, sums, _ = dtypes.summing(target.dtype)
         like_table = list(self._layout().values()).count(LIKE_TABLE)
-        Crew(target.nbytes * (2 + 2 * like_table)).run(
+        Workers(target.nbytes * (2 + 2 * like_table)).run(
             kernels.optim.change_others, words, shift, target.shape[0], step.target.width, step.rule.kind,
-            step.rule.numbers, np.zeros(step.target.width, sums), target.reshape(-1).view(stored), *step.memory,
+            step.rule.numbers, step.lanes, np.zeros(step.target.width, sums), target.reshape(-1).view(stored),
+            *step.memory,
         )  # fmt: skip
 
 
 def _change(step: _Step, grads: "Array", rows: "Array") -> int:
     """Change the rows of the table that a compact gradient has; gives the first that is wrong, or -1."""
     target = step.target.array
-    stored, sums, _ = dtypes.summing(target.dtype)
-    crew = Crew(2 * grads.nbytes)
-    return crew.run(  # type: ignore[no-any-return]
-        kernels.optim.change, *kernels.ids.halves(rows), rows.size, target.shape[0], grads.reshape(-1).view(stored),
-        step.target.width, step.rule.kind, step.rule.numbers, np.empty(0, sums), target.reshape(-1).view(stored),
-        *step.memory, np.empty(crew.chunks, np.int64),
+    stored = dtypes.summing(target.dtype).stored
+    workers = Workers(2 * grads.nbytes)
+    return workers.run(  # type: ignore[no-any-return]
+        kernels.optim.change, *one_id_type(rows), target.shape[0], grads.reshape(-1).view(stored), step.target.width,
+        step.rule.kind, step.rule.numbers, step.lanes, target.reshape(-1).view(stored),
+        *step.memory, np.empty(workers.chunks, np.int64),
     )  # fmt: skip
 
 
 class _Pairs(NamedTuple):
     """The sorted entries of a pooled look-up: whose factor counts, and where each entry's gradient is."""
 
-    crew: Crew
+    workers: Workers
     order: Order
     factors: Factors
-    sources: "tuple[Array, int, int] | None"
+    sources: "tuple[Array, int] | None"
 
 
 def _sort(kind: int, grads: "Array", rows: "Array", segments: "Array", weights: "Array | None", limit: int,
           plan: "Plan | None") -> _Pairs:  # fmt: skip
     sources = None
     if weights is None:
-        crew, order = sort_pairs(kind, grads, rows, segments, limit, "rows of the table", plan)
-        factors = factors_of(crew, kind, order, grads.dtype)
+        workers, order = sort_pairs(kind, grads, rows, segments, limit, "rows of the table", plan)
+        factors = factors_of(workers, kind, order, grads.dtype)
     else:
         if plan is not None:
             plan.check("rows of the table", limit, "grad", grads.shape[0])
-        crew = Crew(rows.size * (16 + grads.nbytes // max(grads.shape[0], 1)))
-        outside = crew.run(
-            kernels.weighted_sum.first_outside, *kernels.ids.halves(segments), rows.size, grads.shape[0],
-            np.empty(crew.chunks, np.int64),
-        )  # fmt: skip
-        order = order_ids(crew, rows, None, limit, rows.size)
+        workers = Workers(rows.size * (16 + grads.nbytes // max(grads.shape[0], 1)))
+        (sources_of,) = one_id_type(segments)
+        outside = workers.run(
+            kernels.weighted_sum.first_outside, sources_of, grads.shape[0], np.empty(workers.chunks, np.int64)
+        )
+        order = order_ids(workers, rows, None, limit, rows.size)
         wrong = [position for position in (outside, order.bad) if position >= 0]
         if wrong:
             raise diagnose(min(wrong), rows, segments, limit, "rows of the table", grads.shape[0],
                            "the number of rows of grad")  # fmt: skip
         factors = Factors(weights, 0, (1 << order.shift) - 1)
-        sources = (*kernels.ids.halves(segments), grads.shape[0])
+        sources = (sources_of, grads.shape[0])
     if order.row_names is not None:
         raise InvalidArgumentError("table and grad have too many rows for one pass.", code="too-large")
-    return _Pairs(crew, order, factors, sources)
+    return _Pairs(workers, order, factors, sources)
 
 
 def _fit_weights(weights: Any, rows: "Array", grads: "Array") -> "Array":

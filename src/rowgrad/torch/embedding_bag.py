@@ -17,7 +17,7 @@ from rowgrad._runtime import arrays
 from rowgrad.errors import InvalidArgumentError
 from rowgrad.optim import Optimizer
 from rowgrad.tables import Table
-from rowgrad.torch import bags, fused
+from rowgrad.torch import bags, fused, wrapping
 from rowgrad.torch.fused import STATE as STATE
 from rowgrad.torch.pooling import Way, factors_of, pool
 from rowgrad.torch.settings import fitting, one_combiner, padding, size
@@ -302,6 +302,8 @@ class EmbeddingBag(nn.EmbeddingBag):
         if batch.weights is not None:
             factors = factors_of(batch.weights, batch.segment_ids, batch.count, self.mode)
         update = None if self.fused_optimizer is None and self._table is None else self._update
+        if self.sparse or update is not None:
+            wrapping.check(self, sparse=self.sparse, fused=update is not None)
         way = Way(self.mode, self.sparse, self.scale_grad_by_freq, update)
         return pool(self.weight, batch.ids, batch.segment_ids, batch.count, factors, way)
 

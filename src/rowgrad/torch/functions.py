@@ -13,6 +13,8 @@ from rowgrad._ops.callables import FrontEnd, attribute_options, make_functions
 from rowgrad.errors import DTypeError, InvalidArgumentError
 from rowgrad.torch.schema import DTYPES, Role, roles, snake_case
 
+WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.uint16, torch.uint32, torch.uint64)
+
 
 def functions() -> dict[str, Callable[..., Any]]:
     """All of them, by name. There is no `out` and no `plan`, through which gradients could not flow."""
@@ -38,9 +40,9 @@ def _bound(operator: Operator) -> Callable[..., Any]:
             if role is Role.TENSOR:
                 fits = isinstance(value, torch.Tensor)
             elif role is Role.COUNT:
-                fits = isinstance(value, int | torch.SymInt)
+                fits = _is_count(value)
             else:
-                fits = isinstance(value, list)
+                fits = _are_sizes(value)
             if not fits:
                 values = fitted(operator, values)
                 break
@@ -66,10 +68,10 @@ def fitted(operator: Operator, values: tuple[Any, ...]) -> tuple[Any, ...]:
         if role is Role.TENSOR and not isinstance(value, torch.Tensor):
             dtype = like.get(pin.dtype) if pin.dtype in operator.types else DTYPES[pin.dtype]
             value = _tensor(operator, pin.name, value, dtype, device)
-        elif role is Role.COUNT and not isinstance(value, int | torch.SymInt):
+        elif role is Role.COUNT and not _is_count(value):
             value = _count(operator, pin.name, value)
-        elif role is Role.SIZES and not isinstance(value, list):
-            value = value.tolist() if hasattr(value, "tolist") else list(value)
+        elif role is Role.SIZES and not _are_sizes(value):
+            value = _sizes(operator, pin.name, value)
         found.append(value)
     return tuple(found)
 
@@ -87,20 +89,41 @@ def _tensor(operator: Operator, name: str, value: Any, dtype: Any, device: Any) 
     return made.to(dtype)
 
 
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int | torch.SymInt) and not isinstance(value, bool)
+
+
+def _are_sizes(value: Any) -> bool:
+    return isinstance(value, list) and bool not in map(type, value)
+
+
 def _count(operator: Operator, name: str, value: Any) -> Any:
     """A count given as a tensor or as NumPy's whole number."""
-    whole = isinstance(value, torch.Tensor) and not (value.is_floating_point() or value.is_complex())
-    if not whole and not hasattr(value, "__index__"):
-        raise DTypeError(
-            f"{name} is {value!r}; it must be a whole number. Convert it first.",
-            code="wrong-dtype", argument=name, value=str(getattr(value, "dtype", type(value).__name__)),
-            op=operator.name,
-        )  # fmt: skip
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, torch.Tensor) and value.dtype in WHOLE:
         if value.dim() != 0:
             raise InvalidArgumentError(
                 f"{name} has shape {list(value.shape)}; it must be a scalar (0 dimensions). Reshape it.",
                 code="wrong-rank", argument=name, value=tuple(value.shape), op=operator.name,
             )  # fmt: skip
         return value.item()
-    return value.__index__()
+    if not isinstance(value, torch.Tensor | bool):
+        try:
+            return value.__index__()
+        except (AttributeError, TypeError):
+            pass  # it is no whole number
+    raise _not_whole(operator, name, value, "a whole number")
+
+
+def _sizes(operator: Operator, name: str, value: Any) -> list[Any]:
+    listed = value.tolist() if hasattr(value, "tolist") else list(value)
+    if not _are_sizes(listed):
+        raise _not_whole(operator, name, value, "whole numbers")
+    return listed
+
+
+def _not_whole(operator: Operator, name: str, value: Any, what: str) -> DTypeError:
+    return DTypeError(
+        f"{name} is {value!r}; it must be {what}. Convert it first.",
+        code="wrong-dtype", argument=name, value=str(getattr(value, "dtype", type(value).__name__)),
+        op=operator.name,
+    )  # fmt: skip

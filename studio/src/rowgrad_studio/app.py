@@ -1,20 +1,21 @@
 """The web application: a few requests and one WebSocket, behind the guard."""
 
 import asyncio
-import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 
 from rowgrad_studio import downloads
 from rowgrad_studio.catalogue import catalogue
-from rowgrad_studio.documents import Document, encoded
+from rowgrad_studio.documents import Document
+from rowgrad_studio.messages import decoded, encoded
 from rowgrad_studio.origins import origins
 from rowgrad_studio.problems import Refusal, problem, status
 from rowgrad_studio.security import MOST_BODY, Guard
@@ -71,7 +72,7 @@ def _answering(handler: Handler) -> Handler:
         try:
             return await handler(request)
         except Exception as error:
-            return JSONResponse({"error": problem(error)}, status(error))
+            return _json({"error": problem(error)}, status(error))
 
     return answer
 
@@ -106,23 +107,17 @@ class Requests:
 
     async def files(self, request: Request) -> Response:
         """What there is to open."""
-        return JSONResponse(await self._studio.files())
+        return _json(await self._studio.files())
 
     async def open(self, request: Request) -> Response:
         """Open a document."""
-        body = await _body(request)
-        try:
-            wanted = json.loads(body)
-        except (ValueError, RecursionError):
-            raise Refusal("the request is not whole JSON.", "bad-json") from None
-        if not isinstance(wanted, dict):
-            raise Refusal("the request must be an object.", "bad-request")
-        return JSONResponse({"document": (await self._studio.open(wanted)).id})
+        wanted = decoded(await _body(request), "the request")
+        return _json({"document": (await self._studio.open(wanted)).id})
 
     async def discard(self, request: Request) -> Response:
         """Forget a draft."""
         await self._studio.discard(request.path_params["id"])
-        return JSONResponse({})
+        return _json({})
 
     async def output(self, request: Request) -> Response:
         """An output, to be downloaded."""
@@ -148,10 +143,14 @@ class Requests:
         block, pin = _query(request, "block"), _query(request, "pin")
         async with document.lock:
             found = await self._studio.work(origins, document.page, document.results(), block, pin, int(row))
-        return JSONResponse({"rows": found})
+        return _json({"rows": found})
 
     async def _document(self, request: Request) -> Document:
         return await self._studio.find(request.path_params["id"])
+
+
+def _json(value: Mapping[str, Any], status: int = 200) -> Response:
+    return Response(encoded(value), status, media_type="application/json")
 
 
 def _query(request: Request, name: str) -> str:

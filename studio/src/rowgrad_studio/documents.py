@@ -6,7 +6,6 @@ the run touches the session.
 """
 
 import asyncio
-import json
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -21,6 +20,7 @@ from rowgrad_studio import views
 from rowgrad_studio.drafts import Drafts
 from rowgrad_studio.files import Folder, Opened, Stamp
 from rowgrad_studio.history import History, same_state
+from rowgrad_studio.messages import encoded
 from rowgrad_studio.problems import Refusal, problem
 
 if TYPE_CHECKING:
@@ -235,8 +235,3 @@ def restored(id: str, draft: Mapping[str, Any], folder: Folder, drafts: Drafts) 
 
 def _stamp(kept: Any) -> Stamp | None:
     return Stamp(*kept) if isinstance(kept, list) and len(kept) == 3 else None
-
-
-def encoded(message: Mapping[str, Any]) -> str:
-    """A message as JSON."""
-    return json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

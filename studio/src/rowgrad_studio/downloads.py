@@ -34,7 +34,7 @@ def output(document: Document, block: str, pin: str, kind: str) -> bytes:
     if kind not in ("npy", "csv"):
         raise Refusal("outputs are written as npy or csv.", "bad-request", argument="as", value=kind)
     array = document.result(block)[pin]
-    return _npy(array) if kind == "npy" else _csv(array).encode("utf-8", "surrogateescape")
+    return _npy(array) if kind == "npy" else _csv(array).encode()
 
 
 def _npy(array: Array) -> bytes:
@@ -74,7 +74,7 @@ def export(document: Document, kind: str) -> bytes:
     if kind not in makers:
         raise Refusal(f"pages are exported as {', '.join(makers)}.", "bad-request", argument="as", value=kind)
     made = makers[kind]()
-    return made.encode("utf-8", "surrogatepass") if isinstance(made, str) else made
+    return made.encode() if isinstance(made, str) else made
 
 
 def headers(name: str, kind: str) -> dict[str, str]:

@@ -4,7 +4,6 @@ A draft also has the last answers that were given. A browser that did not hear t
 and what it asked for is not done twice.
 """
 
-import json
 import logging
 import re
 from functools import partial
@@ -13,6 +12,8 @@ from typing import IO, Any
 
 from rowgrad._runtime.files import replace
 from rowgrad_studio.files import OWN, Folder
+from rowgrad_studio.messages import decoded, encoded
+from rowgrad_studio.problems import Refusal
 
 log = logging.getLogger("rowgrad_studio")
 
@@ -37,8 +38,7 @@ class Drafts:
     def write(self, id: str, draft: dict[str, Any]) -> None:
         """Keep `draft`; where that is not possible, work goes on without."""
         try:
-            text = json.dumps({"rowgrad_draft": VERSION, **draft}, ensure_ascii=False)
-            replace(self._place / f"{id}{ENDING}", partial(_put, text))
+            replace(self._place / f"{id}{ENDING}", partial(_put, {"rowgrad_draft": VERSION, **draft}))
         except OSError as error:
             if not self._has_failed:
                 log.warning("drafts cannot be kept in %s: %s", self._folder.root, error.strerror or error)
@@ -59,9 +59,10 @@ class Drafts:
         """What there is to go on with, the newest first."""
         found = []
         for path in (self._folder.root / OWN / "drafts").glob(f"*{ENDING}"):
-            draft = _read(path)
+            id = path.name.removesuffix(ENDING)
+            draft = self.read(id)
             if draft is not None:
-                entry = {"id": path.name.removesuffix(ENDING), "name": draft["name"], "path": draft["path"]}
+                entry = {"id": id, "name": draft["name"], "path": draft["path"]}
                 found.append({**entry, "modified": path.stat().st_mtime})
         return sorted(found, key=lambda entry: -entry["modified"])
 
@@ -76,7 +77,7 @@ class Drafts:
         kept = dict(list(known.items())[-MOST_OPEN:])
         try:
             self._folder.own("drafts")
-            replace(place, partial(_put, json.dumps(kept, ensure_ascii=False)))
+            replace(place, partial(_put, kept))
         except OSError:
             pass  # only convenience is lost
 
@@ -86,16 +87,15 @@ class Drafts:
         return found if isinstance(found, dict) and ID.fullmatch(id) else None
 
 
-def _put(text: str, file: IO[bytes]) -> None:
-    file.write(text.encode("utf-8", "surrogateescape"))
+def _put(record: dict[str, Any], file: IO[bytes]) -> None:
+    file.write(encoded(record).encode())
 
 
 def _json(path: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads(path.read_text(encoding="utf-8", errors="surrogateescape"))
-    except (OSError, ValueError, RecursionError):
+        return decoded(path.read_bytes(), path.name)
+    except (OSError, Refusal):
         return None
-    return found if isinstance(found, dict) else None
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from rowgrad._runtime.files import folder
+from rowgrad._runtime.texts import check, is_text
 from rowgrad.blocks import Page, png, svg
 from rowgrad.blocks.pagefile import ENDING
 from rowgrad.errors import FileError, RowgradError
@@ -55,12 +56,15 @@ class Folder:
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
+        check(str(self.root), "the folder of the studio", Refusal)
 
     def inside(self, name: Any) -> Path:
         """The file called `name`; a way out of the folder, or into hidden ones, is refused."""
         try:
             path = folder.inside(self.root, name)
         except FileError as error:
+            if error.code == "bad-text":
+                raise Refusal(error.message, error.code, argument="path") from error
             raise Refusal(
                 f"{name} is not inside the folder that the studio was started in, and is not touched.", "outside",
                 argument="path", value=name,
@@ -77,8 +81,8 @@ class Folder:
         """All page files, the newest first; hidden folders are not looked into."""
         found: list[dict[str, Any]] = []
         for walked, (place, folders, names) in enumerate(os.walk(self.root)):
-            folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "node_modules")
-            for name in names:
+            folders[:] = sorted(name for name in folders if _is_listed(name) and name != "node_modules")
+            for name in filter(_is_listed, names):
                 path = Path(place, name)
                 if name.endswith(ENDING) and path.is_file():
                     entry = {"path": self.name_of(path), "name": name.removesuffix(ENDING)}
@@ -154,6 +158,11 @@ class Folder:
         if not ignored.exists():
             ignored.write_text("*\n")
         return place
+
+
+def _is_listed(name: str) -> bool:
+    """Hidden files are not, nor those whose names are no text."""
+    return not name.startswith(".") and is_text(name)
 
 
 def read(name: str, content: bytes, place: Path) -> Page:

@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 import uvicorn
 
 from rowgrad._runtime.limits import available
+from rowgrad._runtime.texts import check
 from rowgrad_studio.app import create_app
 from rowgrad_studio.problems import Refusal, log
 from rowgrad_studio.security import MOST_MESSAGE
@@ -28,6 +29,8 @@ UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 def serve(folder: Path, page: str | None = None, *, port: int = 0, browser: bool = True) -> None:
     """Serve the studio over `folder` until Ctrl-C; `page` is opened first, a path in the folder."""
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    if page is not None:
+        check(page, "the name of the page", Refusal)
     limit_memory(os.environ.get(MEMORY, ""))
     token = os.environ.get(TOKEN) or secrets.token_urlsafe(24)
     with _bound(port) as bound:

@@ -14,7 +14,9 @@ STATUS = {"no-such-file": 404, "unknown-document": 404, "outside": 403, "too-lar
 class Refusal(RowgradError):
     """A request or a command that the studio does not follow; `code` says why."""
 
-    def __init__(self, message: str, code: str = "bad-command", **fields: Any) -> None:
+    code = "bad-command"
+
+    def __init__(self, message: str, code: str | None = None, **fields: Any) -> None:
         super().__init__(message, code=code, **fields)
 
 

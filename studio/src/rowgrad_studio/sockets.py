@@ -5,7 +5,6 @@ client. It is done to its end, whether the tab is still there or not.
 """
 
 import asyncio
-import json
 import re
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -16,7 +15,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from rowgrad_studio.arguments import checked
 from rowgrad_studio.commands import VERBS, busy
-from rowgrad_studio.documents import Document, Event, Subscriber, encoded
+from rowgrad_studio.documents import Document, Event, Subscriber
+from rowgrad_studio.messages import decoded, encoded
 from rowgrad_studio.problems import Refusal, problem
 from rowgrad_studio.runs import Run, check_record
 from rowgrad_studio.security import MOST_MESSAGE
@@ -198,20 +198,11 @@ def _perform(document: Document, client: str, n: int, do: str, fields: dict[str,
 def _parsed(text: str) -> tuple[int, str, dict[str, Any]]:
     if len(text) > MOST_MESSAGE or len(text.encode("utf-8", "surrogatepass")) > MOST_MESSAGE:
         raise Refusal(f"the command is larger than {MOST_MESSAGE >> 20} MB.", "too-large")
-    try:
-        command = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        raise Refusal("the command is not whole JSON.", "bad-json") from None
-    if not isinstance(command, dict):
-        raise Refusal('a command is an object, {"n": 1, "do": …}.')
+    command = decoded(text, "the command")
     n, do = command.pop("n", None), command.pop("do", None)
     if type(n) is not int or n < 0 or not isinstance(do, str):
         raise Refusal('a command has a number n and a verb do, as in {"n": 1, "do": "run"}.')
     return n, do, command
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(name)
 
 
 async def _given(answer: Answer) -> Answer:

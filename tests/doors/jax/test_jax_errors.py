@@ -125,6 +125,13 @@ def test_counts_are_no_arrays_under_jit() -> None:
     assert rj.sparse_segment_sum_grad(TABLE, [0], [0], jnp.array(1)).tolist() == [[1.0, 1.0]]
 
 
+@pytest.mark.parametrize("count", [True, np.True_, np.array(True), jnp.array(True), [True]], ids=repr)
+def test_booleans_are_no_counts(count: Any) -> None:
+    ids = jnp.array([0, 1])
+    with pytest.raises(rowgrad.DTypeError, match="num_segments is bool"):
+        rj.sparse_segment_sum(jnp.ones((2, 2)), ids, ids, count)
+
+
 @pytest.mark.parametrize(("most", "code"), [(-1, "bad-max-unique"), (2.0, "bad-max-unique"), (True, "bad-max-unique")])
 def test_max_unique_is_a_whole_number(most: Any, code: str) -> None:
     with pytest.raises(rowgrad.InvalidArgumentError, match="max_unique is") as caught:

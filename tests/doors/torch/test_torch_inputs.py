@@ -87,6 +87,22 @@ def test_counts_in_any_form() -> None:
         rt.sparse_segment_sum(DATA, IDS, BAGS, torch.tensor([5]))
 
 
+@pytest.mark.parametrize("count", [True, np.True_, np.array(True), torch.tensor(True), [True]], ids=repr)
+def test_booleans_are_no_counts(count: Any) -> None:
+    with pytest.raises(rowgrad.DTypeError, match="num_segments") as info:
+        rt.sparse_segment_sum(DATA, IDS, BAGS, count)
+    assert (info.value.argument, info.value.code) == ("num_segments", "wrong-dtype")
+
+
+@pytest.mark.parametrize(
+    "size", [[1, True], (True, True), torch.tensor([True, True]), np.array([True, True])], ids=repr
+)
+def test_booleans_are_no_sizes(size: Any) -> None:
+    with pytest.raises(rowgrad.DTypeError, match="size") as info:
+        rt.sparse_slice(torch.tensor([[0, 0]]), torch.tensor([1.0]), [5, 5], [0, 0], size)
+    assert (info.value.argument, info.value.code) == ("size", "wrong-dtype")
+
+
 def test_numbers_where_a_scalar_is_due() -> None:
     indices = torch.tensor([[0, 0], [2, 1]])
     filled = rt.sparse_fill_empty_rows(indices, torch.tensor([1.0, 2.0]), [3, 4], -1)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rowgrad._runtime import dtypes
+from rowgrad._runtime import dtypes, texts
 from rowgrad._runtime.dtypes import BFLOAT16, Array
 from rowgrad._runtime.files import store
 from rowgrad.errors import FileError
@@ -18,6 +18,7 @@ def inside(folder: Path | None, name: Any) -> Path:
     """The file called `name` in `folder` (the current one, if None); a way out of it is refused."""
     if not isinstance(name, str) or not name or "\0" in name:
         raise FileError(f"{name!r} is no name of a file.")
+    texts.check(name, "the name of the file", FileError)
     root = (folder or Path()).resolve()
     try:
         path = (root / name).resolve()
@@ -27,6 +28,7 @@ def inside(folder: Path | None, name: Any) -> Path:
         raise FileError(f"{shown!r} is no name of a file ({getattr(error, 'strerror', None) or error}).") from error
     if Path(name).is_absolute() or not path.is_relative_to(root):
         raise FileError(f"{name} is outside the folder of the page.", "put the file beside the page, and name it so.")
+    texts.check(str(path.relative_to(root)), f"the file that {name} leads to", FileError)
     return path
 
 
@@ -50,7 +52,7 @@ def read(folder: Path | None, name: Any, part: str | None, dtype: str | None = N
 
 def _converted(array: Array, dtype: str, name: str) -> Array:
     """Floating-point numbers may round; everything else must stay what it is."""
-    if dtype == "string" or array.dtype.kind in "OUST":
+    if dtype == "string" or array.dtype.kind in "OUSTmM":
         raise FileError(f"{name} is {dtypes.name_of(array.dtype)} and cannot be made {dtype}.")
     target = dtypes.NUMPY[dtype]
     if array.dtype == np.dtype("V2") and target == BFLOAT16:

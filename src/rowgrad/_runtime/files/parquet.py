@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from rowgrad._runtime.dtypes import Array
-from rowgrad._runtime.files.store import choose_part
-from rowgrad.errors import FileError
+from rowgrad._runtime.files.store import choose_part, first_line
+from rowgrad.errors import FileError, RowgradError
 
 
 def read_column(path: Path, column: str | None) -> Array:
@@ -24,16 +24,17 @@ def read_column(path: Path, column: str | None) -> Array:
     try:
         with parquet.ParquetFile(path) as file:
             name = choose_part(path, column, file.schema_arrow.names, "column")
-            table = file.read(columns=[name])
-    except (pyarrow.ArrowException, OSError) as error:
-        raise FileError(f"{path} cannot be read as Parquet ({str(error).strip().partition(chr(10))[0]}).") from error
-    chunked = table.column(name)
-    whole = pyarrow.concat_arrays(chunked.chunks) if chunked.chunks else pyarrow.array([], chunked.type)
-    return _to_numpy(whole, f"{path}:{name}")
+            chunked = file.read(columns=[name]).column(name)
+        whole = pyarrow.concat_arrays(chunked.chunks) if chunked.chunks else pyarrow.array([], chunked.type)
+        whole.validate(full=True)
+        return _to_numpy(whole, f"{path}:{name}")
+    except RowgradError:
+        raise
+    except Exception as error:  # of damaged files pyarrow says many things, and UnicodeDecodeError among them
+        raise FileError(f"{path} cannot be read as Parquet ({first_line(error)}).") from error
 
 
 def _to_numpy(column: Any, name: str) -> Array:
-    import pyarrow
     from pyarrow import types
 
     if types.is_dictionary(column.type):
@@ -49,10 +50,7 @@ def _to_numpy(column: Any, name: str) -> Array:
     if not (is_text or is_bytes or types.is_boolean(column.type) or types.is_integer(column.type)
             or types.is_floating(column.type)):  # fmt: skip
         raise FileError(f"{name} is a column of {column.type}; numbers, booleans, strings and lists of them are read.")
-    try:
-        flat = column.to_numpy(zero_copy_only=False)
-    except pyarrow.ArrowException as error:
-        raise FileError(f"{name} cannot be read ({error}).") from error
+    flat = column.to_numpy(zero_copy_only=False)
     return np.asarray(flat, object if is_text or is_bytes else None).reshape(shape)
 
 

@@ -7,22 +7,28 @@ NumPy's formats know no bfloat16. In an .npz file it is kept as the member `outp
 import os
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
+from rowgrad._runtime import texts
 from rowgrad._runtime.dtypes import BFLOAT16, Array
 from rowgrad._runtime.memory import check_room
-from rowgrad.errors import FileError, OutOfMemoryError
+from rowgrad.errors import FileError, OutOfMemoryError, RowgradError
 
 KEPT_TYPE = ".dtype"  # beside the name of a member: which type its words are
 
 
 def read(path: Path, part: str | None) -> Array:
     """The array in `path`; `part` is the member of an .npz or the column of a table, where there are several."""
+    array = _read(path, part)
+    texts.check(array, f"{path}:{part}" if part is not None else str(path), FileError)
+    return array
+
+
+def _read(path: Path, part: str | None) -> Array:
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "there is no such file"
         raise FileError(f"{path}: {what}.", code="no-such-file")
@@ -44,13 +50,13 @@ def read(path: Path, part: str | None) -> Array:
 def _read_array(file: IO[bytes], name: str) -> Array:
     try:
         return np.lib.format.read_array(file, allow_pickle=False)
-    except (ValueError, TypeError, EOFError, OverflowError, MemoryError) as error:
+    except Exception as error:  # NumPy reads headers as Python: a damaged one may raise whatever tokenizing raises
         if "Object arrays" in str(error):
             raise FileError(
                 f"{name} holds pickled Python objects, which can run code when they are read; they are refused.",
                 "save it as an array of numbers, or of strings of a fixed width.",
             ) from error
-        raise FileError(f"{name} is not a whole .npy array ({_first_line(error)}).") from error
+        raise FileError(f"{name} is not a whole .npy array ({first_line(error)}).") from error
 
 
 def _read_member(path: Path, part: str | None) -> Array:
@@ -63,8 +69,10 @@ def _read_member(path: Path, part: str | None) -> Array:
             if f"{member}{KEPT_TYPE}" not in members:
                 return array
             kept = str(_open_member(archive, path, f"{member}{KEPT_TYPE}"))
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
-        raise FileError(f"{path} is not a whole .npz file ({_first_line(error)}).") from error
+    except RowgradError:
+        raise
+    except Exception as error:  # of damaged archives zipfile says many things, and OSError among them
+        raise FileError(f"{path} is not a whole .npz file ({first_line(error)}).") from error
     if kept != "bfloat16" or array.dtype != np.uint16:
         raise FileError(
             f"{path}:{member} is {array.dtype.name} and called {kept}; only uint16 called bfloat16 is known."
@@ -157,5 +165,6 @@ def _usual_mode(path: Path) -> int:
     return 0o666 & ~mask
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """What an error of another library says, in one line."""
     return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__

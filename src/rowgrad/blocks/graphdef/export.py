@@ -90,7 +90,7 @@ class _Export:
         if self.initializers or not len(self.page):
             self._node(self._free("init"), "NoOp", [f"^{name}" for name in self.initializers])
         first = self.def_.node[0].attr
-        first["_rowgrad_page"].s = self.page.name.encode("utf-8", "surrogatepass")
+        first["_rowgrad_page"].s = self.page.name.encode()
         notes = [[note.text, *map(_number, note.at)] for note in self.page.notes]
         if notes:
             first["_rowgrad_notes"].s = json.dumps(notes).encode()

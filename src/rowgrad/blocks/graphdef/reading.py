@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from rowgrad._runtime import texts
 from rowgrad.blocks.graphdef import protos
 from rowgrad.blocks.graphdef.tensors import NAME_OF, REF, bad
 from rowgrad.errors import PageError
@@ -56,7 +57,7 @@ class Node:
         if value is None or value.WhichOneof("value") != "s":
             return None
         try:
-            return str(value.s.decode("utf-8", "surrogatepass"))
+            return str(value.s.decode())
         except UnicodeDecodeError:
             return None
 
@@ -85,7 +86,9 @@ def parse(data: Any) -> dict[str, Node]:
 
 def _decoded(data: Any) -> Any:
     graph = protos.load().GraphDef()
-    from google.protobuf import message, text_format
+    if isinstance(data, str):
+        texts.check(data, "the GraphDef", PageError)
+    from google.protobuf import text_format
 
     try:
         if isinstance(data, str):
@@ -94,13 +97,13 @@ def _decoded(data: Any) -> Any:
             graph.ParseFromString(bytes(memoryview(data)))
     except text_format.ParseError as error:
         raise PageError(f"it is no GraphDef as text ({_first_line(error)}).", code="bad-graphdef") from error
-    except (message.DecodeError, UnicodeDecodeError) as error:
-        raise PageError(f"it is no whole GraphDef ({_first_line(error)}).", code="bad-graphdef") from error
     except RecursionError:
         raise PageError("it is nested too deep for a GraphDef.", code="bad-graphdef") from None
     except TypeError:
         raise PageError("a GraphDef is given as bytes, or as the text of one.", code="bad-graphdef",
                         value=type(data).__name__) from None  # fmt: skip
+    except Exception as error:  # DecodeError, and whatever else protobuf meets in damaged strings
+        raise PageError(f"it is no whole GraphDef ({_first_line(error)}).", code="bad-graphdef") from error
     return graph
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from rowgrad._runtime.dtypes import BFLOAT16, NUMPY, Array, name_of
+from rowgrad.blocks.literals import as_text
 from rowgrad.errors import PageError
 
 # TensorFlow's numbers for types, and the fields that hold single values of each.
@@ -61,7 +62,10 @@ class Reader:
         shape = _shape(proto.tensor_shape, node)
         size = math.prod(shape)
         if name == "string":
-            texts = [item.decode("utf-8", "surrogateescape") for item in proto.string_val]
+            try:
+                texts = [as_text(item) for item in proto.string_val]
+            except PageError as error:
+                raise PageError.of(error, node, "Const") from error
             if not texts and size:
                 texts = [""]
             return self._spread(np.array(texts, object), shape, size, node)
@@ -125,11 +129,7 @@ def _base(array: Array) -> Array:
 
 
 def _bytes(item: Any) -> bytes:
-    try:
-        return item if isinstance(item, bytes) else str(item).encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        raise PageError(f"{item!r} has half a character in it, which graphs cannot hold.", code="bad-literal",
-                        value=item) from None  # fmt: skip
+    return item if isinstance(item, bytes) else str(item).encode()
 
 
 def bad(what: str, node: str, code: str = "bad-graphdef") -> PageError:

@@ -5,6 +5,7 @@ ranks can load; `all_reduce_rows` is for tables that each rank holds whole. See 
 """
 
 from rowgrad.torch.distributed.errors import CommunicationError, PeerError
+from rowgrad.torch.distributed.optimizer_state import shard_state
 from rowgrad.torch.distributed.ownership import Ownership
 from rowgrad.torch.distributed.request import Request
 from rowgrad.torch.distributed.rows import all_reduce_rows
@@ -19,4 +20,5 @@ __all__ = [
     "ShardedEmbeddingBag",
     "Traffic",
     "all_reduce_rows",
+    "shard_state",
 ]

@@ -29,13 +29,25 @@ def layout(layer: "ShardedEmbeddingBag") -> dict[str, Tensor]:
 
 def spread(layer: "ShardedEmbeddingBag", destination: dict[str, Any], prefix: str) -> None:
     """Replace what has a row for each row held here by tensors that stand for all ranks' rows."""
-    mesh = _mesh(layer)
     for name in _of_rows(layer):
-        local = destination[prefix + name]
-        shape = torch.Size((layer.num_embeddings, *local.shape[1:]))
-        stride = torch.empty(shape, device="meta").stride()
-        whole = DTensor.from_local(local.detach(), mesh, [Shard(0)], run_check=False, shape=shape, stride=stride)
-        destination[prefix + name] = whole
+        destination[prefix + name] = whole(layer, destination[prefix + name])
+
+
+def whole(layer: "ShardedEmbeddingBag", local: Tensor) -> DTensor:
+    """A tensor that stands for all ranks' rows, made of one with a row for each row held here."""
+    shape = torch.Size((layer.num_embeddings, *local.shape[1:]))
+    stride = torch.empty(shape, device="meta").stride()
+    return DTensor.from_local(local.detach(), _mesh(layer), [Shard(0)], run_check=False, shape=shape, stride=stride)
+
+
+def own_rows(layer: "ShardedEmbeddingBag", value: Tensor) -> Tensor:
+    """The rows held here, of a tensor that has all rows in the order of their positions; others stay as they are."""
+    if isinstance(value, DTensor):
+        return value.to_local()
+    first, last = layer.ownership.piece(layer.exchange.rank)
+    if value.shape[:1] != (layer.num_embeddings,) or last - first == layer.num_embeddings:
+        return value
+    return value[first:last]
 
 
 def gathered(layer: "ShardedEmbeddingBag", state_dict: dict[str, Any], prefix: str) -> dict[str, Any]:
@@ -48,18 +60,15 @@ def gathered(layer: "ShardedEmbeddingBag", state_dict: dict[str, Any], prefix: s
     if given is not None:
         _check(layer, given)
     found[prefix + LAYOUT] = layer.get_buffer(LAYOUT)
-    first, last = layer.ownership.piece(layer.exchange.rank)
-    names = _of_rows(layer)
-    for name in names:
+    for name in _of_rows(layer):
         value = found.get(prefix + name)
-        if isinstance(value, DTensor):
-            found[prefix + name] = value.to_local()
-        elif value is not None and value.shape[:1] == (layer.num_embeddings,):
-            if given is None:
-                value = value[torch.from_numpy(layer.ownership.ids(layer.exchange.rank))]
-            else:
-                value = value[first:last]
-            found[prefix + name] = value
+        if value is None:
+            continue
+        in_order_of_ids = given is None and not isinstance(value, DTensor)
+        if in_order_of_ids and value.shape[:1] == (layer.num_embeddings,):
+            found[prefix + name] = value[torch.from_numpy(layer.ownership.ids(layer.exchange.rank))]
+        else:
+            found[prefix + name] = own_rows(layer, value)
     buffers = [name for name in layer._buffers if name != LAYOUT]
     if given is None and not any(prefix + name in found for name in buffers):
         found.update({prefix + name: layer.get_buffer(name) for name in buffers})

@@ -11,7 +11,7 @@ from rowgrad.errors import InvalidArgumentError
 from rowgrad.torch.distributed.routing import owners
 
 SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
-COUNTS = 32  # bytes that each rank tells each other before ids
+COUNTS = 56  # bytes that each rank tells each other before ids, and before gradients
 ROW = 4  # bytes of a row's number; tables of more than 2**31 rows a rank need 8
 PACKET, HEADERS = 1448, 66  # bytes of a full TCP packet, and of its Ethernet, IP and TCP headers with a time stamp
 GLOO = 144  # bytes that Gloo adds to a message: three announcements
@@ -111,7 +111,7 @@ def wire_bytes(ranks: int, batch: Batch) -> dict[str, float]:
     >>> from rowgrad.torch.distributed import cost
     >>> sent = cost.wire_bytes(2, cost.Batch(bags=1000, ids_per_bag=30, width=64))
     >>> {purpose: round(bytes_) for purpose, bytes_ in sent.items()}
-    {'counts': 32, 'ids': 64000, 'rows': 256000, 'gradients': 256000, 'weights': 0}
+    {'counts': 112, 'ids': 64000, 'rows': 256000, 'gradients': 256000, 'weights': 0}
     """
     if ranks < 1:
         raise InvalidArgumentError(
@@ -127,13 +127,13 @@ def wire_bytes(ranks: int, batch: Batch) -> dict[str, float]:
     unique = batch.ids if batch.unique is None else batch.unique
     if _pooled_here(ranks, batch, unique):
         each = unique * others * batch.width * item
-        return {"counts": COUNTS * (ranks - 1), "ids": unique * others * (ROW + 4), "rows": each,
+        return {"counts": COUNTS * (ranks - 1) * (1 + batch.train), "ids": unique * others * (ROW + 4), "rows": each,
                 "gradients": each * batch.train, "weights": 0}  # fmt: skip
     sized = batch.train and item == 2 and batch.combiner in ("mean", "sqrtn") and not batch.weighted
     rows = (unique * others if whole_rows else runs) * batch.width * item
     gradients = runs * batch.width * (item + ROW * (batch.combiner == "max"))
     return {
-        "counts": COUNTS * (ranks - 1),
+        "counts": COUNTS * (ranks - 1) * (1 + batch.train),
         "ids": entries * (ROW + sums * batch.weighted) + runs * 4 * (1 + sized),
         "rows": rows,
         "gradients": gradients * batch.train,
@@ -149,8 +149,8 @@ def _pooled_here(ranks: int, batch: Batch, unique: float) -> bool:
 
 
 def exchanges(batch: Batch) -> int:
-    """How many exchanges a step needs: counts, ids, rows, and what goes back."""
-    return 3 + batch.train * (1 + (batch.combiner == "max") + batch.weights_learn)
+    """How many exchanges a step needs: counts, ids, rows; counts again, and what goes back."""
+    return 3 + batch.train * (2 + (batch.combiner == "max") + batch.weights_learn)
 
 
 def packet_bytes(ranks: int, batch: Batch) -> float:
@@ -164,7 +164,7 @@ def packet_bytes(ranks: int, batch: Batch) -> float:
     >>> from rowgrad.torch.distributed import cost
     >>> batch = cost.Batch(bags=1000, ids_per_bag=30, width=64)
     >>> round(cost.packet_bytes(2, batch) / sum(cost.wire_bytes(2, batch).values()), 3)
-    1.071
+    1.072
     """
     sent = sum(wire_bytes(ranks, batch).values())
     messages = exchanges(batch) * (ranks - 1)
@@ -183,7 +183,7 @@ def step_seconds(ranks: int, batch: Batch, machine: Machine) -> float:
     >>> here = cost.Machine(kernel=100e-9, bandwidth=1e9, latency=100e-6, message=20e-6)
     >>> batch = cost.Batch(bags=1000, ids_per_bag=30, width=64)
     >>> [round(1000 * cost.step_seconds(ranks, batch, here), 2) for ranks in (1, 2, 1024)]
-    [3.0, 4.06, 100.64]
+    [3.0, 4.18, 121.28]
     """
     shared = max(1.0, ranks / machine.cores)
     computing = batch.ids * machine.kernel * shared

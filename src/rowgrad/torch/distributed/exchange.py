@@ -1,12 +1,18 @@
-"""Messages between the ranks of a group: sizes first, then bytes, all of them counted, and failures in plain words.
+"""Messages between the ranks of a group: headers first, then bytes, all of them counted, and failures in plain words.
 
 Everything travels as bytes, so a backend needs to know no types. All ranks call the same methods in the same order.
+What they do together begins with headers of one size, which tell where each rank is, and ends with `done`. So a rank
+that is elsewhere, because it left a step early, is found before messages of different sizes meet: Gloo ends the process
+that gets more than it waits for.
 """
 
+import hashlib
 import time
 from collections.abc import Sequence
 from datetime import timedelta
+from enum import IntEnum
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -17,8 +23,30 @@ from rowgrad.torch.distributed.errors import CommunicationError, PeerError
 from rowgrad.torch.distributed.traffic import Traffic
 
 FINE, REFUSED = 0, -1
-HEADER = 4  # whole numbers: how it stands, and three that the caller chooses
+HEADER = 7  # whole numbers: how it stands, the place, the layer, the call, and three that the caller chooses
+NOTHING = (0, 0, 0)
 
+
+class Place(IntEnum):
+    """Where ranks meet."""
+
+    SETTINGS = 0
+    FORWARD = 1
+    ROWS = 2
+    BACKWARD = 3
+    TABLE = 4
+    SUMS = 5
+
+
+class _GroupState:
+    """What all layers on a group share: how many there are, and what this rank has begun and not finished."""
+
+    def __init__(self) -> None:
+        self.layers = 0
+        self.unfinished: str | None = None
+
+
+_states: "WeakKeyDictionary[Any, _GroupState]" = WeakKeyDictionary()  # by group
 _groups: dict[float, Any] = {}  # of all ranks, by the seconds that their messages may take
 
 
@@ -62,28 +90,58 @@ class Exchange:
                 argument="group",
             )
         self.traffic = Traffic() if traffic is None else traffic
+        self.layer = self.calls = 0  # its number in the group, and how often it was called
+        self._state = _states.setdefault(self.process_group, _GroupState())
 
     @property
     def process_group(self) -> Any:
         """The group itself, also where it is that of all ranks."""
         return dist.group.WORLD if self.group is None else self.group
 
-    def headers(self, mine: Sequence[Sequence[int]], error: RowgradError | None = None) -> list[list[int]]:
-        """Three whole numbers to each rank, and three from each; where one is refused, all raise.
+    def headers(
+        self, place: Place, call: int, mine: Sequence[Sequence[int]] | None = None, error: RowgradError | None = None
+    ) -> list[list[int]]:
+        """Begin what all ranks do together: three whole numbers to each rank, and three from each.
 
-        With `error`, this rank refuses: all others are told, and then it is raised here.
+        Where a rank is at another place, or refuses, all raise. With `error`, this rank refuses: all others are told,
+        and then it is raised here.
         """
-        status = FINE if error is None else REFUSED
-        numbers = [[status, *row] for row in mine] if error is None else [[status, 0, 0, 0]] * self.size
-        given = torch.tensor(numbers, dtype=torch.int64)
-        work = self.start(given, [HEADER * 8] * self.size, [HEADER * 8] * self.size, "counts")
+        return self.heard(self.announce(place, call, mine, error), error)
+
+    def announce(
+        self, place: Place, call: int, mine: Sequence[Sequence[int]] | None = None, error: RowgradError | None = None
+    ) -> Work:
+        """Send the headers; `heard` waits for those of the others."""
+        if self._state.unfinished is not None:
+            raise CommunicationError(
+                f"rank {self.rank} of {self.size} left {self._state.unfinished} before it was finished, by an error "
+                "there; the other ranks may still wait for it. Start the job again from its last checkpoint.",
+                code="left-early",
+            )
+        if mine is None or error is not None:
+            mine = [NOTHING] * self.size
+        self._state.unfinished = _told(place, self.layer, call)
+        tag = FINE if error is None else REFUSED, place, self.layer, call
+        numbers = torch.tensor([[*tag, *row] for row in mine], dtype=torch.int64)
+        return self.start(numbers, [HEADER * 8] * self.size, [HEADER * 8] * self.size, "counts")
+
+    def heard(self, work: Work, error: RowgradError | None = None) -> list[list[int]]:
+        """The headers of all ranks, once they are at the same place and none refuses."""
         found: list[list[int]] = self.finish(work).view(torch.int64).view(self.size, HEADER).tolist()
+        if error is None:
+            refused = [rank for rank, header in enumerate(found) if header[0] != FINE]
+            if any(header[1:4] != found[0][1:4] for header in found):
+                error = _apart(found)
+            elif refused:
+                error = refusal(refused)
         if error is not None:
+            self.done()
             raise error
-        refused = [rank for rank, header in enumerate(found) if header[0] != FINE]
-        if refused:
-            raise refusal(refused)
-        return [header[1:] for header in found]
+        return [header[4:] for header in found]
+
+    def done(self) -> None:
+        """All that was begun with the headers is sent and received."""
+        self._state.unfinished = None
 
     def start(self, data: Tensor, given: Sequence[int], taken: Sequence[int], purpose: str) -> Work:
         """Begin to send `given` bytes of `data` to each rank and to take `taken` from each."""
@@ -135,18 +193,23 @@ class Exchange:
         return found if here else None
 
     def compare(self, settings: dict[str, int], error: RowgradError | None = None) -> None:
-        """See that all ranks have the same settings, each given as a whole number; else all ranks raise."""
-        numbers = [FINE if error is None else REFUSED, *(settings.values() if error is None else [0] * len(settings))]
-        mine = torch.tensor(numbers, dtype=torch.int64)
-        sizes = [mine.nbytes] * self.size
-        work = self.start(mine.repeat(self.size), sizes, sizes, "counts")
-        found = self.finish(work).view(torch.int64).view(self.size, -1)
-        if error is not None:
-            raise error
-        refused = (found[:, 0] != FINE).nonzero()[:, 0].tolist()
-        if refused:
-            raise refusal(refused)
-        for name, values in zip(settings, found[:, 1:].T.tolist(), strict=True):
+        """See that all ranks have the same settings, each given as a whole number; else all ranks raise.
+
+        The layer gets the same number on all ranks, by which its messages are told from those of others.
+        """
+        digest = hashlib.blake2b(repr(settings).encode(), digest_size=7).digest()
+        mine = int.from_bytes(digest), self._state.layers, 0
+        found = self.headers(Place.SETTINGS, 0, [mine] * self.size, error)
+        self.layer = self._state.layers = 1 + max(layers for _, layers, _ in found)
+        if any(header[0] != mine[0] for header in found):
+            self._tell_difference(settings)
+        self.done()
+
+    def _tell_difference(self, settings: dict[str, int]) -> None:
+        numbers = torch.tensor([list(settings.values())] * self.size, dtype=torch.int64)
+        found = self.swap(numbers, [1] * self.size, [1] * self.size, "counts")
+        self.done()
+        for name, values in zip(settings, found.T.tolist(), strict=True):
             other = [rank for rank, value in enumerate(values) if value != values[0]]
             if other:
                 ranks = ", ".join(map(str, other))
@@ -177,11 +240,37 @@ def flat(data: Tensor) -> Tensor:
     return data.detach().contiguous().view(-1).view(torch.uint8)
 
 
+def _told(place: int, layer: int, call: int) -> str:
+    """Where a rank is, in words."""
+    match place:
+        case Place.SETTINGS:
+            return "making a layer"
+        case Place.SUMS:
+            return "all_reduce_rows"
+        case Place.TABLE:
+            return f"gathering the table of layer {layer}"
+        case Place.ROWS:
+            return f"finishing request {call} of layer {layer}"
+    return f"{Place(place).name.lower()} pass {call} of layer {layer}"
+
+
+def _apart(headers: list[list[int]]) -> PeerError:
+    places = "; ".join(f"rank {rank}: {_told(*header[1:4])}" for rank, header in enumerate(headers))
+    other = [rank for rank, header in enumerate(headers) if header[1:4] != headers[0][1:4]]
+    return PeerError(
+        f"the ranks are at different places ({places}; layers are numbered as they were made). A rank left a step "
+        "early, perhaps by an error that was caught there, or calls the layers in another order. Nothing else was "
+        "exchanged: let all ranks go on with the next batch.",
+        code="ranks-apart",
+        value=other,
+    )
+
+
 def refusal(ranks: list[int]) -> PeerError:
     """The error for what other ranks refused."""
     names = ", ".join(map(str, ranks))
     return PeerError(
-        f"{_named(ranks)} {names} refused what was given there, so no rank goes on. Its own error tells why; mend "
+        f"{_named(ranks)} {names} refused what was given there, so no rank goes on. Its own error tells why; fix "
         "that, and all ranks can try again.",
         code="peer-refused",
         value=ranks if len(ranks) > 1 else ranks[0],

@@ -16,6 +16,7 @@ from rowgrad._ops import OPERATORS
 from rowgrad._ops.combiners import COMBINERS
 from rowgrad._ops.results import RowGradient
 from rowgrad._runtime.dtypes import Array
+from rowgrad.torch.distributed.exchange import Place
 from rowgrad.torch.distributed.request import Asked, Request
 from rowgrad.torch.distributed.routing import Route
 
@@ -65,10 +66,13 @@ def look_up(weight: Tensor, request: Request, way: Way) -> Tensor:
 class _LookUp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weight: Tensor, factors: Tensor | None, request: Request, way: Way) -> Tensor:
+        if request.early:
+            request.exchange.headers(Place.ROWS, request.call)
         asked, batch, found = request.asked(), request.batch, request.route
-        ctx.request, ctx.way, ctx.chosen, ctx.fetched = request, way, None, None
+        ctx.weight, ctx.request, ctx.way, ctx.chosen, ctx.fetched = weight, request, way, None, None
         ctx.factor_type = None if factors is None else factors.dtype
-        ctx.save_for_backward(weight)  # so that PyTorch notices if it was changed before its rows are needed again
+        # Only gradients of weights need the rows as they were; PyTorch then notices if they were changed since.
+        ctx.save_for_backward(weight if request.any_weights_learn else None)
         if way.combiner == "max":
             ctx.fetched = fetched = _fetch(weight, request, asked)
             output, ctx.chosen = _run(
@@ -79,6 +83,7 @@ class _LookUp(torch.autograd.Function):
             table, entries = _fetch(weight, request, asked)[:2]
             return _pooled(table, entries, request, way)
         parts = request.exchange.swap(_partial(weight, asked), asked.runs_of, found.runs, "rows")
+        request.exchange.done()
         if request.runs is not None:
             ctx.rows = parts if ctx.needs_input_grad[1] else None
             return _pooled(parts, request.runs, request, way)
@@ -89,25 +94,31 @@ class _LookUp(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         way: Way = ctx.way
         request: Request = ctx.request
-        (weight,) = ctx.saved_tensors
+        weight: Tensor = ctx.weight
+        (rows,) = ctx.saved_tensors  # before anything travels: where it raises, it does so on all ranks
         asked, exchange = request.asked(), request.exchange
-        grad = grad.contiguous()
+        grad, headers = grad.contiguous(), exchange.announce(Place.BACKWARD, request.call)
         if way.combiner == "max":
             mine, chosen = grad[torch.from_numpy(request.route.bags)], _chosen(ctx.chosen, ctx.fetched, request.route)
+            exchange.heard(headers)
             grads = exchange.swap(mine, request.route.runs, asked.runs_of, "gradients")
             theirs = exchange.swap(chosen, request.route.runs, asked.runs_of, "gradients")
+            exchange.done()
             d_weight = None
             if ctx.needs_input_grad[0]:
                 grads = grads if way.divisor == 1 else grads / way.divisor
                 compact = _run("SparseSegmentMaxGradV2", grads, theirs.long(), weight.shape[0])
                 d_weight = _settled(weight, RowGradient(*compact), way)
             return d_weight, None, None, None
-        grads = exchange.swap(_sent(grad, request, way), request.route.runs, asked.runs_of, "gradients")
+        mine = _sent(grad, request, way)
+        exchange.heard(headers)
+        grads = exchange.swap(mine, request.route.runs, asked.runs_of, "gradients")
         d_factors = None
         here = request.runs is not None
         if request.any_weights_learn:
             wanted = ctx.factor_type if ctx.needs_input_grad[1] and not here else None
-            d_factors = _factor_gradient(weight, grads, request, wanted)
+            d_factors = _factor_gradient(rows, grads, request, wanted)
+        exchange.done()
         if here and ctx.needs_input_grad[1]:
             d_factors = _dots(grad, ctx.rows, request.batch.segment_ids, request.runs).to(ctx.factor_type)
         d_weight = None
@@ -153,6 +164,7 @@ def _fetch(weight: Tensor, request: Request, asked: Asked) -> _Fetched:
     given, taken = [part.size for part in wanted], [part.size for part in mine]
     rows = weight.detach().index_select(0, torch.from_numpy(np.concatenate(wanted)))
     table = request.exchange.swap(rows, given, taken, "rows")
+    request.exchange.done()
     entries = np.empty(found.local.size, np.int32)
     begin = first = 0
     for unique, local in zip(mine, _cut(found.local, found.entries), strict=True):

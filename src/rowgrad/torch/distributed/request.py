@@ -14,7 +14,7 @@ from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import InvalidArgumentError, RowgradError
 from rowgrad.torch.bags import Bags
 from rowgrad.torch.distributed.errors import PeerError
-from rowgrad.torch.distributed.exchange import Exchange, Work
+from rowgrad.torch.distributed.exchange import Exchange, Place, Work
 from rowgrad.torch.distributed.ownership import Ownership
 from rowgrad.torch.distributed.routing import Route, route, route_distinct, row_type
 
@@ -55,6 +55,8 @@ class Request:
         self.runs: Tensor | None = None  # of each entry, where each row is asked for once, and pooled here
         self.factors: Tensor | None = None
         self.backward = False
+        self.call = 0  # of the layer: the first is 1
+        self.early = False  # whether other things may happen before the rows are asked for
         self._flags: list[int] = []
         self._sizes: tuple[list[int], list[int]] = [], []
         self._work: Work | None = None
@@ -79,7 +81,8 @@ class Request:
                 headers = [[*counts, flags] for counts in zip(self.route.entries, self.route.runs, strict=True)]
             except RowgradError as wrong:
                 error = wrong
-        found = self.exchange.headers(headers, error)
+        found = self.exchange.headers(Place.FORWARD, self.exchange.calls + 1, headers, error)
+        self.call = self.exchange.calls = self.exchange.calls + 1
         self._sizes = [header[0] for header in found], [header[1] for header in found]
         self._flags = [header[2] for header in found]
         self._agree()
@@ -112,6 +115,7 @@ class Request:
     def _agree(self) -> None:
         back = [rank for rank, flags in enumerate(self._flags) if flags & BACKWARD]
         if back and len(back) < self.exchange.size:
+            self.exchange.done()  # with what all ranks know now
             raise PeerError(
                 f"the ranks do not agree on the backward pass: those with gradients enabled are {back}, of "
                 f"{self.exchange.size}. Enable gradients on all ranks or on none, also where a batch is empty.",

@@ -96,10 +96,10 @@ def _wrong(position: int, ids: Array, segment_ids: Array, rows: int, bags: int) 
     row, bag = int(ids[position]), int(segment_ids[position])
     if not 0 <= row < rows:
         return checks.out_of_range("input", position, row, rows, "the number of rows of the table",
-                                   "index-out-of-range", "Mend the id, or make a larger table.")  # fmt: skip
+                                   "index-out-of-range", "Fix the id, or make a larger table.")  # fmt: skip
     if not 0 <= bag < bags:
         return checks.out_of_range("segment_ids", position, bag, bags, "the number of bags",
-                                   "segment-id-out-of-range", "Mend the id, or raise num_bags.")  # fmt: skip
+                                   "segment-id-out-of-range", "Fix the id, or raise num_bags.")  # fmt: skip
     return InvalidArgumentError(
         f"segment_ids[{position}] is {bag}, smaller than {int(segment_ids[position - 1])} before it; they must not "
         "decrease. Sort the entries by bag.",

@@ -10,7 +10,7 @@ from rowgrad._ops.results import RowGradient
 from rowgrad._runtime import arrays
 from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import InvalidArgumentError, RowgradError
-from rowgrad.torch.distributed.exchange import Exchange
+from rowgrad.torch.distributed.exchange import Exchange, Place
 from rowgrad.torch.distributed.traffic import Traffic
 
 
@@ -76,13 +76,15 @@ def all_reduce_rows(
     chunk = max(-(-rows // exchange.size), 1)
     ends = np.searchsorted(ids, np.arange(1, exchange.size + 1) * chunk)
     given = np.diff(ends, prepend=0).tolist()
-    taken = [count for count, _, _ in exchange.headers([[count, 0, 0] for count in given])]
+    taken = [count for count, _, _ in exchange.headers(Place.SUMS, 1, [[count, 0, 0] for count in given])]
     to_sum = exchange.swap(arrays.TORCH.hand_back(ids), given, taken, "ids")
     parts = exchange.swap(arrays.TORCH.hand_back(values), given, taken, "gradients")
+    exchange.done()
     total, found = OPERATORS["SparseSegmentSumGradV2"](parts, to_sum, torch.arange(len(to_sum)), rows)
 
-    sizes = [count for count, _, _ in exchange.headers([[len(found), 0, 0]] * exchange.size)]
+    sizes = [count for count, _, _ in exchange.headers(Place.SUMS, 2, [[len(found), 0, 0]] * exchange.size)]
     output, ids_of_all = exchange.gather(total, sizes, "gradients"), exchange.gather(found, sizes, "ids")
+    exchange.done()
     if kind is arrays.TORCH:
         return RowGradient(output, ids_of_all)
     adopted = arrays.TORCH.adopt

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from rowgrad.errors import InvalidArgumentError, RowgradError
 from rowgrad.optim import Optimizer
-from rowgrad.torch import bags
-from rowgrad.torch.distributed import checkpoint
-from rowgrad.torch.distributed.exchange import Exchange
+from rowgrad.torch import bags, wrapping
+from rowgrad.torch.distributed import checkpoint, optimizer_state
+from rowgrad.torch.distributed.exchange import Exchange, Place
 from rowgrad.torch.distributed.lookup import HALVES, Way, look_up, scales, sum_type
 from rowgrad.torch.distributed.ownership import Ownership
 from rowgrad.torch.distributed.request import Request
@@ -88,7 +88,8 @@ class ShardedEmbeddingBag(nn.Module):
     Raises
     ------
     PeerError
-        Another rank has other settings, or refused its batch: then all ranks raise, and the layer can be used again.
+        Another rank has other settings, refused its batch, or is at another place of a step: then all ranks raise, and
+        the layer can be used again.
     CommunicationError
         A rank does not answer.
 
@@ -166,6 +167,7 @@ class ShardedEmbeddingBag(nn.Module):
         if fused_optimizer is not None:
             for name, array in fused_optimizer.init(self.weight.detach()).items():
                 self.register_buffer(STATE + name, array)
+        optimizer_state.watch(self)
 
     @property
     def traffic(self) -> Traffic:
@@ -201,6 +203,13 @@ class ShardedEmbeddingBag(nn.Module):
         The arguments are those of a call. The batch is checked here; while another batch is computed, the ids travel.
         All ranks must start and finish in the same order.
         """
+        request = self._request(input, offsets, per_sample_weights, segment_ids, num_bags)
+        request.early = True
+        self.exchange.done()
+        return request
+
+    def _request(self, input: Tensor, offsets: Tensor | None, per_sample_weights: Tensor | None,
+                 segment_ids: Tensor | None, num_bags: int | None) -> Request:  # fmt: skip
         error = batch = factors = None
         try:
             batch, factors = self._read(input, offsets, per_sample_weights, segment_ids, num_bags)
@@ -241,7 +250,7 @@ class ShardedEmbeddingBag(nn.Module):
             The pooled rows; an empty bag is 0.
         """
         if not isinstance(input, Request):
-            input = self.start(input, offsets, per_sample_weights, segment_ids=segment_ids, num_bags=num_bags)
+            input = self._request(input, offsets, per_sample_weights, segment_ids, num_bags)
         elif input.exchange is not self.exchange:
             raise InvalidArgumentError(
                 "the request was started by another layer. Finish it with the layer that started it.",
@@ -287,6 +296,7 @@ class ShardedEmbeddingBag(nn.Module):
 
     def _read(self, input: Tensor, offsets: Tensor | None, weights: Tensor | None, segment_ids: Tensor | None,
               num_bags: int | None) -> tuple[bags.Bags, Tensor | None]:  # fmt: skip
+        wrapping.check_outside(self)
         batch = bags.read(input, offsets, weights, segment_ids, num_bags, include_last_offset=self.include_last_offset)
         if batch.ids.device.type != "cpu":
             raise InvalidArgumentError(
@@ -320,7 +330,9 @@ class ShardedEmbeddingBag(nn.Module):
     def _gathered(self, local: Tensor, rank: int | None) -> Tensor | None:
         """The pieces of all ranks in the order of ids."""
         sizes = [last - first for first, last in self.ownership.pieces]
+        self.exchange.headers(Place.TABLE, self.exchange.calls)
         whole = self.exchange.gather(local, sizes, "rows", to=rank)
+        self.exchange.done()
         if whole is None or self.ownership.factor == 1:
             return whole
         return whole[torch.from_numpy(self.ownership.positions(np.arange(self.num_embeddings)))]

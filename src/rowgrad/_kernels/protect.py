@@ -1,0 +1,153 @@
+"""Importing and compiling kernels so that neither a signal nor a fork cuts the work in half.
+
+Python runs signal handlers in the main thread, between any two bytecodes. A KeyboardInterrupt in the middle of Numba's
+work leaves Numba broken for the rest of the process. `uninterrupted` therefore moves the work to another thread.
+
+A forked child has no thread but the one that forked. Locks that another thread held at that moment stay locked in the
+child for ever, so a fork waits until no other thread imports or compiles kernels.
+"""
+
+import logging  # noqa: F401 (its fork hook, if registered after ours, would hold a lock that imports need)
+import operator
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, TypeVar
+
+PATIENCE = 60.0  # seconds that a fork waits for other threads
+PAUSE = 0.001  # seconds between two looks at what they do
+
+T = TypeVar("T")
+
+after_compilation: list[Callable[[], None]] = []  # called in the thread that needs the kernel, before it is run
+
+
+def uninterrupted(function: Callable[..., T], *args: Any) -> T:
+    """Call `function` where no signal handler runs.
+
+    An exception from a signal handler leaves this function at once. The work is then finished in the background, and
+    the interpreter does not exit before.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return function(*args)
+    outcome: list[tuple[T, None] | tuple[None, BaseException]] = []
+    done = threading.Lock()
+    done.acquire()
+
+    def work() -> None:
+        try:
+            outcome.append((function(*args), None))
+        except BaseException as error:
+            outcome.append((None, error))
+        finally:
+            done.release()
+
+    if not start(threading.Thread(target=work, name="rowgrad-compile")):
+        return function(*args)
+    done.acquire()
+    result, error = outcome.pop()
+    if error is not None:
+        raise error
+    return result  # type: ignore[return-value]
+
+
+def load_numba() -> None:
+    """Import Numba and let it prepare LLVM for this machine, so that later imports of kernels are plain Python."""
+
+    def load() -> None:
+        import numba
+
+        numba.njit(lambda: None)
+
+    numba = sys.modules.get("numba")
+    if numba is not None and not hasattr(numba, "njit"):  # this thread may be importing it
+        load()
+    else:
+        uninterrupted(load)
+
+
+def start(thread: threading.Thread) -> bool:
+    """Start `thread`; False if the system or an ending interpreter allows no new one."""
+    try:
+        thread.start()
+    except RuntimeError as error:
+        if "new thread" not in str(error):
+            raise  # by a signal handler
+        return False
+    return True
+
+
+_take = operator.methodcaller("acquire", True, 1.0)
+_forks = threading.local()  # .held: for each fork under way in this thread, the locks taken for it
+
+
+def _before_fork() -> None:
+    """Wait for the imports and compilations of other threads, and let no new compilation begin."""
+    held: list[Any] = []
+    _forks.__dict__.setdefault("held", []).append(held)
+    locks, deadline = _locks(), time.monotonic() + PATIENCE
+    while True:
+        held.extend(filter(_take, locks))  # one step: no signal handler runs between taking a lock and noting it
+        if (len(held) == len(locks) and not _busy()) or time.monotonic() > deadline:
+            return
+        _release(held)  # an import may need a lock
+        time.sleep(PAUSE)
+
+
+def _after_fork_in_parent() -> None:
+    _release(_forks.held.pop())
+
+
+def _after_fork_in_child() -> None:
+    held = _forks.held.pop()
+    for lock in _locks():
+        if lock not in held:  # waiting took too long; whoever holds it does not exist here
+            lock._at_fork_reinit()
+    _release(held)
+
+
+def _release(held: list[Any]) -> None:
+    for lock in reversed(held):
+        lock.release()
+    held.clear()
+
+
+def _locks() -> list[Any]:
+    """The re-entrant locks of Numba's compiler and of LLVM, in the order in which Numba takes them, if it is loaded."""
+    compiler, llvm = sys.modules.get("numba.core.compiler_lock"), sys.modules.get("llvmlite.binding.ffi")
+    try:
+        return [compiler.global_compiler_lock._lock, llvm.lib._lock._lock]  # type: ignore[union-attr]
+    except AttributeError:  # not loaded, or not yet
+        return []
+
+
+def _busy() -> bool:
+    """Whether another thread works for `uninterrupted`, or imports or compiles kernels by itself.
+
+    The latter does not count while this thread is about that too: others may be waiting for it.
+    """
+    frames = sys._current_frames()
+    mine = frames.pop(threading.get_ident())
+    return any(_is_in(frame, __name__, ("work",)) for frame in frames.values()) or (
+        not _prepares(mine) and any(map(_prepares, frames.values()))
+    )
+
+
+def _prepares(frame: FrameType) -> bool:
+    return _is_in(frame, __package__, ("<module>", "__getattr__", "load_or_compile"))
+
+
+def _is_in(frame: FrameType | None, package: str, functions: tuple[str, ...]) -> bool:
+    """Whether one of these functions of modules in `package` runs in `frame` or has called it."""
+    while frame is not None:
+        if frame.f_code.co_name in functions and str(frame.f_globals.get("__name__")).startswith(package):
+            return True
+        frame = frame.f_back
+    return False
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

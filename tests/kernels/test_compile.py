@@ -1,0 +1,127 @@
+"""Compiled kernels on disk: damaged files are replaced, a full disk is no error, many processes write at once."""
+
+import errno
+import os
+import pickle
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from numba.core import caching, serialize
+
+from rowgrad._kernels import compile
+
+
+def double(x):
+    return x + x
+
+
+def half(x):
+    return x / 2
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(compile, "KERNELS", {})
+    monkeypatch.setattr(compile, "_warned", set(), raising=False)
+    monkeypatch.setattr(compile, "cache_folder", lambda: tmp_path)
+    return tmp_path
+
+
+def misses(kernel: Any) -> int:
+    return sum(kernel.stats.cache_misses.values())
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda content: b"",
+    "cut within the checksum": lambda content: content[:10],
+    "cut in half": lambda content: content[: len(content) // 2],
+    "one byte short": lambda content: content[:-1],
+    "first bit": lambda content: bytes([content[0] ^ 1]) + content[1:],
+    "a bit of the code": lambda content: (
+        content[: len(content) // 2] + bytes([content[len(content) // 2] ^ 4]) + content[len(content) // 2 + 1 :]
+    ),
+    "something else": lambda content: b"\x80garbage" * 100,
+    "an unknown pickle": lambda content: (payload := pickle.dumps(7)) and sha256(payload).digest() + payload,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_file_is_replaced(damage: Callable[[bytes], bytes], folder: Path) -> None:
+    assert compile.kernel(double)(3) == 6
+    paths = list(folder.iterdir())
+    whole = {path: path.read_bytes() for path in paths}
+    for path, content in whole.items():
+        path.write_bytes(damage(content))
+    with pytest.warns(RuntimeWarning, match="compiled again"):
+        assert compile.kernel(double)(3) == 6
+    assert list(folder.iterdir()) == paths
+    again = compile.kernel(double)
+    assert again(3) == 6
+    assert misses(again) == 0
+
+
+def test_a_file_that_belongs_to_other_types_is_not_loaded(folder: Path) -> None:
+    assert compile.kernel(double)(3) == 6
+    (integers,) = folder.iterdir()
+    assert compile.kernel(double)(1.5) == 3.0
+    (floats,) = set(folder.iterdir()) - {integers}
+    floats.write_bytes(integers.read_bytes())
+    assert compile.kernel(double)(1.5) == 3.0
+
+
+def test_a_full_disk_is_no_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with pytest.warns(RuntimeWarning, match=os.strerror(errno.EFBIG)) as told:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+        try:
+            results = compile.kernel(double)(3), compile.kernel(half)(3)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert results == (6, 1.5)
+    assert len(told) == 1
+    assert not list(folder.iterdir())
+
+
+def test_a_folder_that_is_gone_is_made_again(folder: Path) -> None:
+    folder.rmdir()
+    assert compile.kernel(double)(3) == 6
+    again = compile.kernel(double)
+    assert again(3) == 6
+    assert misses(again) == 0
+
+
+def test_a_file_in_place_of_the_folder_is_no_error(folder: Path) -> None:
+    folder.rmdir()
+    folder.touch()
+    with pytest.warns(RuntimeWarning, match="each process compiles"):
+        assert compile.kernel(double)(3) == 6
+
+
+def test_without_any_folder_people_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compile, "cache_folder", lambda: None)
+    with pytest.warns(RuntimeWarning, match="ROWGRAD_CACHE_DIR") as told:
+        assert compile.kernel(double)(3) == 6
+        assert compile.kernel(half)(3) == 1.5
+    assert len(told) == 1
+
+
+def test_processes_that_write_at_the_same_time_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process keeps another form of the same kernel, while this one is about to write its own."""
+    original, others = serialize.dumps, [compile.kernel(double)]
+
+    def interleaved(value: Any) -> bytes:
+        while others:
+            assert others.pop()(1.5) == 3.0
+        return original(value)
+
+    monkeypatch.setattr(serialize, "dumps", interleaved)
+    monkeypatch.setattr(caching, "dumps", interleaved)
+    assert compile.kernel(double)(3) == 6
+    assert not others
+    again = compile.kernel(double)
+    assert (again(3), again(1.5)) == (6, 3.0)
+    assert misses(again) == 0
