@@ -36,17 +36,6 @@ def _pack(rows, partners, row_limit, partner_limit, shift, words, first, last):
 
 
 @inline
-def _first_bad(rows, partners, row_limit, partner_limit, first, last):
-    """The first wrong position of a block in which one was found; `first` if another thread has corrected it since."""
-    for i in range(first, last):
-        row = peek(rows, i)
-        partner = np.int64(i) if partners is None else peek(partners, i)
-        if row < 0 or row >= row_limit or partner < 0 or partner >= partner_limit:
-            return i
-    return first
-
-
-@inline
 def _count_ids(words, first, last, low, mask, counts, shared):
     """Count ids; equal neighbours are counted together, so that sorted ids cost hardly anything."""
     run_of = (peek(words, first) >> low) & mask
@@ -78,7 +67,8 @@ def pack(workers, chunks, strips, rows, partners, row_limit, partner_limit, shif
 
     Without `partners`, each entry's partner is its own position. `histogram` counts the lowest digit of the rows,
     strip by strip; `starts[chunk]` becomes the number of distinct rows before the chunk, if they come sorted. On a bad
-    entry `info[BAD]` is its position and nothing else is meant. `bad` has room for a number per strip and per chunk.
+    entry `info[BAD]` is the position of its block and nothing else is meant. `bad` has room for a number per strip and
+    per chunk.
     """
     seen = enter(workers)
     size = words.size
@@ -90,7 +80,7 @@ def pack(workers, chunks, strips, rows, partners, row_limit, partner_limit, shif
         while first < stop:
             last = min(first + BLOCK, stop)
             if _pack(rows, partners, row_limit, partner_limit, shift, words, first, last):
-                bad[strip] = _first_bad(rows, partners, row_limit, partner_limit, first, last)
+                bad[strip] = first
                 break
             _count_digits(words, first, last, shift, np.int64(buckets - 1), histogram, strip * buckets)
             if counted != 0:

@@ -31,18 +31,6 @@ def _any_wrong(indices, ids, first, last, rows, data_rows):
 
 
 @inline
-def _first_wrong(indices, ids, first, last, rows, data_rows):
-    """The first position whose id or index is wrong; `first` if another thread has corrected it since."""
-    before = peek(ids, first - 1) if first > 0 else np.int64(0)
-    for i in range(first, last):
-        segment, index = peek(ids, i), peek(indices, i)
-        if segment < before or segment >= rows or index < 0 or index >= data_rows:
-            return i
-        before = segment
-    return first
-
-
-@inline
 def _fetch(data, indices, first, last, width):
     """Have the rows of the entries from `first` to `last` fetched, which are needed soon."""
     for i in range(first, min(last, indices.size)):
@@ -107,7 +95,7 @@ def _pool_segment(lanes, indices, first, last, data_rows, data, width, kind, out
 @kernel
 def pool(workers, chunks, indices, ids, rows, data_rows, data, width, kind, lanes_for, output, past, clear, ahead,
          bad):  # fmt: skip
-    """Pool into `output`; returns the first bad position, in which case nothing is written, or -1.
+    """Pool into `output`; returns -1, or a position before the first bad entry, in which case nothing is written.
 
     `lanes_for` tells how wide vectors are (see `lanes`), `bad` has room for a position per chunk. Rows without a
     segment are zeroed if `clear`. If `past`, results are written by non-temporal stores. Rows of the table are fetched
@@ -118,9 +106,7 @@ def pool(workers, chunks, indices, ids, rows, data_rows, data, width, kind, lane
     lanes = zeros(lanes_for)
     for chunk in share(workers, 0, chunks):
         first, last = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
-        bad[chunk] = -1
-        if _any_wrong(indices, ids, first, last, rows, data_rows):
-            bad[chunk] = _first_wrong(indices, ids, first, last, rows, data_rows)
+        bad[chunk] = first if _any_wrong(indices, ids, first, last, rows, data_rows) else -1
     wrong = lowest(bad, chunks)
     if wrong >= 0:
         leave(workers, seen)

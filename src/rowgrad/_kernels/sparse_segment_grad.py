@@ -123,51 +123,21 @@ def sum_block(lanes, words, first, last, shift, values, width, factors, factor_s
     return rows
 
 
-@inline
-def _clear_gaps(lanes, words, shift, first_row, stop_row, width, output, past):
-    """Zero the rows from `first_row` to `stop_row` that do not occur in `words`."""
-    low, high = np.int64(0), np.int64(words.size)
-    while low < high:
-        middle = (low + high) // 2
-        if peek(words, middle) >> shift < first_row:
-            low = middle + 1
-        else:
-            high = middle
-    row = first_row
-    while row < stop_row:
-        next_row = min(peek(words, low) >> shift, stop_row) if low < words.size else stop_row
-        if past:
-            clear_past(lanes, output, row * width, next_row * width)
-        else:
-            output[row * width : next_row * width] = 0
-        row = next_row + 1
-        while low < words.size and peek(words, low) >> shift < row:
-            low += 1
-
-
 @kernel
 def sum_rows(workers, chunks, words, shift, row_starts, values, width, factors, factor_shift, factor_mask, compact,
-             lanes_for, output, gaps, past, unique, sources):  # fmt: skip
+             lanes_for, output, unique, sources):  # fmt: skip
     """Sum the sorted `words` into `output`: row by row, or, where `compact`, only the rows that occur.
 
-    `unique` receives the rows that occur, if compact. The rows below `gaps` that do not occur are zeroed, by
-    non-temporal stores if `past`.
+    `unique` receives the rows that occur, if compact.
     """
     seen = enter(workers)
     size = words.size
     lanes = zeros(lanes_for)
-    # No row is in two chunks, and no gap is a row that occurs: sums and gaps need not wait for one another.
-    parts = chunks if gaps == 0 else 2 * chunks
-    for part in share(workers, 0, parts):
-        if part >= chunks:
-            chunk = part - chunks
-            _clear_gaps(lanes, words, shift, chunk_start(chunk, chunks, gaps), chunk_start(chunk + 1, chunks, gaps),
-                        width, output, past)  # fmt: skip
-            continue
-        first, stop = chunk_start(part, chunks, size), chunk_start(part + 1, chunks, size)
+    for chunk in share(workers, 0, chunks):
+        first, stop = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
         while 0 < first < stop and peek(words, first) >> shift == peek(words, first - 1) >> shift:
             first += 1  # this row began in an earlier chunk, and is summed there
-        ordinal = row_starts[part]
+        ordinal = row_starts[chunk]
         while first < stop:
             last = min(first + BLOCK, stop)
             while last < size and peek(words, last) >> shift == peek(words, last - 1) >> shift:
@@ -175,6 +145,32 @@ def sum_rows(workers, chunks, words, shift, row_starts, values, width, factors, 
             ordinal += sum_block(lanes, words, first, last, shift, values, width, factors, factor_shift, factor_mask,
                                  compact, ordinal, output, unique, sources)  # fmt: skip
             first = last
+    leave(workers, seen)
+
+
+@kernel
+def clear_gaps(workers, chunks, words, shift, rows, width, lanes_for, output, past):
+    """Zero the rows of `output` that do not occur in the sorted `words`, by non-temporal stores if `past`."""
+    seen = enter(workers)
+    size = words.size
+    for chunk in share(workers, 0, chunks):
+        row, stop = chunk_start(chunk, chunks, rows), chunk_start(chunk + 1, chunks, rows)
+        low, high = np.int64(0), np.int64(size)
+        while low < high:
+            middle = (low + high) // 2
+            if peek(words, middle) >> shift < row:
+                low = middle + 1
+            else:
+                high = middle
+        while row < stop:
+            next_row = min(peek(words, low) >> shift, stop) if low < size else stop
+            if past:
+                clear_past(zeros(lanes_for), output, row * width, next_row * width)
+            else:
+                output[row * width : next_row * width] = 0
+            row = next_row + 1
+            while low < size and peek(words, low) >> shift < row:
+                low += 1
     leave(workers, seen)
 
 

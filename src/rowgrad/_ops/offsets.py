@@ -39,8 +39,8 @@ def _spread(offsets: Array, count: Any, *, out: Array | None = None) -> Array:
     bad = workers.run(
         kernels.offsets.spread, *one_id_type(offsets), size, segment_ids, np.empty(workers.chunks, np.int64)
     )
-    if wrong >= 0:
-        raise _diagnose(offsets, int(wrong), size)
+    if bad >= 0:
+        raise _diagnose(offsets, int(bad), size)
     return segment_ids
 
 

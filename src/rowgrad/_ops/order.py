@@ -86,8 +86,18 @@ def order_ids(
     if info[kernels.order.BAD] < 0 and not info[kernels.order.ORDERED]:
         workers.run(kernels.order.sort, strips, shift, passes, digit_bits, *buffers, histogram, starts, info)
     bad, buffer, distinct, _ = info.tolist()
+    if bad >= 0:
+        bad += _first_bad(rows[bad:], None if partners is None else partners[bad:], row_limit, partner_limit)
     found = buffers[buffer].copy() if keep else buffers[buffer]
     return Order(found, shift, starts, distinct, workers.chunks, counts, bad)
+
+
+def _first_bad(rows: Array, partners: Array | None, row_limit: int, partner_limit: int) -> int:
+    """The first entry that is out of range; 0 if another thread has corrected it since."""
+    wrong = (rows < 0) | (rows >= row_limit)
+    if partners is not None:
+        wrong |= (partners < 0) | (partners >= partner_limit)
+    return int(wrong.argmax())
 
 
 def _bits(limit: int) -> int:

@@ -57,6 +57,7 @@ def _pool(kind: int, data: Array, indices: Array, segment_ids: Array, num_segmen
         np.empty(workers.chunks, np.int64),
     )  # fmt: skip
     if bad >= 0:
+        bad = _first_bad(bad, indices, segment_ids, rows, data.shape[0])
         raise _diagnose(bad, indices, segment_ids, rows, data.shape[0], num_segments is not None)
     return output
 
@@ -89,6 +90,14 @@ def _bad_segment(segment_ids: Array, position: int, rows: int, is_given: bool) -
     remedy = "Number the segments from 0" + (", or raise num_segments." if is_given else ".")
     value = int(segment_ids[position])
     return checks.out_of_range("segment_ids", position, value, rows, name, "segment-id-out-of-range", remedy)
+
+
+def _first_bad(start: int, indices: Array, segment_ids: Array, rows: int, data_rows: int) -> int:
+    """The first wrong entry from `start` on; `start` itself if another thread has corrected it since."""
+    ids, index = segment_ids[start:], indices[start:]
+    before = np.concatenate([segment_ids[start - 1 : start] if start else np.zeros(1, ids.dtype), ids[:-1]])
+    wrong = (ids < before) | (ids >= rows) | (index < 0) | (index >= data_rows)
+    return start + int(wrong.argmax())
 
 
 def _diagnose(

@@ -93,15 +93,17 @@ def sum_rows(workers: Workers, order: Order, values: Array, factors: Factors, *,
     output, is_zero = place_uncleared(
         out if names is None else None, shape, values.dtype, argument=argument, zero=not compact
     )
-    past = goes_past(output, output.nbytes // shape[0] if shape[0] else 0)
     width = parts * (output.size // shape[0] if shape[0] else 0)
+    lanes, flat = kernels.lanes.lanes_for(sums, width), output.reshape(-1).view(stored)
     workers.run(
         kernels.sparse_segment_grad.sum_rows, order.words, order.shift, order.row_starts,
-        values.reshape(-1).view(stored), width, *factors, compact, kernels.lanes.lanes_for(sums, width),
-        output.reshape(-1).view(stored), 0 if compact or is_zero else rows, past,
-        unique if rows is None else np.empty(shape[0] if compact else 0, unique.dtype),
+        values.reshape(-1).view(stored), width, *factors, compact, lanes, flat,
+        unique if rows is None else np.empty(shape[0] if compact else 0, np.int64),
         None if sources is None else (sources, values.shape[0]),
     )  # fmt: skip
+    if not compact and not is_zero:
+        past = goes_past(output, output.nbytes // rows if rows else 0)
+        workers.run(kernels.sparse_segment_grad.clear_gaps, order.words, order.shift, rows, width, lanes, flat, past)
     if names is None:
         return output
     if rows is None:
