@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 import rowgrad
+from bench.work import THREADS
 from rowgrad._runtime.dtypes import Array
-from rowgrad.bench.work import THREADS
 
 CPUS = Path("/sys/devices/system/cpu")
 BUFFER = 1 << 28  # bytes; no cache holds it

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import NamedTuple
 
-from rowgrad.bench.work import OURS, THREADS
+from bench.work import OURS, THREADS
 
 
 class Peer(NamedTuple):

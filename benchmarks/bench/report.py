@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rowgrad.bench.contest import ROUNDS
-from rowgrad.bench.contestants import PEERS
-from rowgrad.bench.run import FORMAT, problems
-from rowgrad.bench.work import OURS
+from bench.contest import ROUNDS
+from bench.contestants import PEERS
+from bench.run import FORMAT, problems
+from bench.work import OURS
 
 Results = dict[str, Any]
 

@@ -7,11 +7,11 @@ clock starts, and `autograd.grad` accumulates nothing.
 from importlib import import_module
 from typing import Any
 
+from bench import data
+from bench.contest import Entry
+from bench.contestants.ours import LEARNING_RATE
+from bench.work import Work
 from rowgrad._runtime.dtypes import Array
-from rowgrad.bench import data
-from rowgrad.bench.contest import Entry
-from rowgrad.bench.contestants.ours import LEARNING_RATE
-from rowgrad.bench.work import Work
 
 torch: Any = None
 OPTIMIZERS = {"train_adagrad": "Adagrad", "train_adam": "SparseAdam"}

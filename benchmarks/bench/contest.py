@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from bench.work import OURS
 from rowgrad._runtime.dtypes import BFLOAT16, Array
-from rowgrad.bench.work import OURS
 
 ROUNDS, FEWEST_ROUNDS = 7, 3
 MOST_SECONDS = 15.0  # for the rounds of one contestant; what takes longer gets fewer rounds

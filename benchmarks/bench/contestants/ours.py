@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 import rowgrad
+from bench import data
+from bench.contest import Entry
+from bench.work import OURS, Bags, Entries, Work
 from rowgrad._runtime.dtypes import Array
-from rowgrad.bench import data
-from rowgrad.bench.contest import Entry
-from rowgrad.bench.work import OURS, Bags, Entries, Work
 from rowgrad.optim import SGD, Adagrad, Adam, RowWiseAdagrad
 
 LEARNING_RATE = 1.0  # so large that a missing update shows

@@ -8,11 +8,11 @@ import logging
 from importlib import import_module
 from typing import Any
 
+from bench import data
+from bench.contest import Entry
+from bench.contestants.ours import LEARNING_RATE
+from bench.work import Work
 from rowgrad._runtime.dtypes import Array
-from rowgrad.bench import data
-from rowgrad.bench.contest import Entry
-from rowgrad.bench.contestants.ours import LEARNING_RATE
-from rowgrad.bench.work import Work
 
 torch: Any = None
 training: Any = None

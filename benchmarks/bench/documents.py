@@ -1,7 +1,7 @@
 """Results in documents: tables between markers, written by `make bench`, never by hand.
 
-`python -m rowgrad.bench.documents benchmarks/results.json docs/performance.md README.md` fills each part that begins
-with `<!-- bench:begin NAME -->` (or without a name, then it is the summary) and ends with `<!-- bench:end -->`.
+`python -m bench.documents results.json ../docs/performance.md ../README.md` fills each part that begins with
+`<!-- bench:begin NAME -->` (or without a name, then it is the summary) and ends with `<!-- bench:end -->`.
 With `--check` nothing is written, and stale files are an error.
 """
 
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rowgrad.bench import report
-from rowgrad.bench.contestants import PEERS
-from rowgrad.bench.targets import geometric_mean
+from bench import report
+from bench.contestants import PEERS
+from bench.targets import geometric_mean
 
 Results = report.Results
 

@@ -6,10 +6,10 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
+from bench import data
+from bench.contest import Entry
+from bench.work import OPERATORS, Bags, Entries, Work
 from rowgrad._runtime.dtypes import Array
-from rowgrad.bench import data
-from rowgrad.bench.contest import Entry
-from rowgrad.bench.work import OPERATORS, Bags, Entries, Work
 
 tf: Any = None
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 import rowgrad
+from bench.work import Bags, Entries, Work
 from rowgrad._runtime.dtypes import NUMPY, Array
-from rowgrad.bench.work import Bags, Entries, Work
 
 SEED = 20_240_607
 ZIPF = 1.2

@@ -7,9 +7,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rowgrad.bench.contestants import PEERS
-from rowgrad.bench.report import Results
-from rowgrad.bench.work import OURS
+from bench.contestants import PEERS
+from bench.report import Results
+from bench.work import OURS
 
 COLOURS = {"tensorflow": "#d97a2b", "torch": "#c23b3b", "fbgemm": "#7a5bb0", "jax": "#3f8fb5", "scipy": "#6b8f3f"}
 INK, FAINT = "#26303a", "#c9d0d6"

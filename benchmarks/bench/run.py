@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any
 
-from rowgrad.bench import contest, contestants, data, machine, memory, targets
-from rowgrad.bench.contest import Entry, Timing
-from rowgrad.bench.contestants import ours
-from rowgrad.bench.work import OPERATORS, OURS, THREADS, Bags, Work
+from bench import contest, contestants, data, machine, memory, targets
+from bench.contest import Entry, Timing
+from bench.contestants import ours
+from bench.work import OPERATORS, OURS, THREADS, Bags, Work
 
 FORMAT = 1  # of the results
 

@@ -1,6 +1,6 @@
 """The memory a call needs beside its inputs and results, at its peak.
 
-Measured in a process of its own, whose peak the operating system keeps; `python -m rowgrad.bench.memory OPERATION`.
+Measured in a process of its own, whose peak the operating system keeps; `python -m bench.memory OPERATION`.
 """
 
 import json
@@ -10,9 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rowgrad.bench.work import OPERATORS, Work, sized
+from bench.work import OPERATORS, Work, sized
 
 OPERATIONS = ("mean_grad_v2", "mean_grad", "mean")
+FOLDER = Path(__file__).parents[1]  # where `python -m bench` is run
 IDS, FEW = 10_000_000, 1_000
 STATUS, PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -22,7 +23,7 @@ def measure(operation: str, ids: int = IDS) -> dict[str, Any]:
     if not PEAK.exists():
         return {}
     command = [sys.executable, "-m", __name__, operation, str(ids)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, timeout=600)
     if done.returncode:
         raise RuntimeError(f"measuring the memory of {operation} failed: {done.stderr.strip()}")
     return dict(json.loads(done.stdout))
@@ -30,7 +31,7 @@ def measure(operation: str, ids: int = IDS) -> dict[str, Any]:
 
 def measure_here(operation: str, ids: int) -> dict[str, Any]:
     """The same, in this process, which should not have done anything else before."""
-    from rowgrad.bench.contestants import ours
+    from bench.contestants import ours
 
     # Code, threads and whatever is loaded on first use are not what is measured.
     ours.entry(Work(operation, "memory", sized(FEW))).run()

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from math import exp, log
 from typing import Any
 
-from rowgrad.bench import memory
-from rowgrad.bench.work import BARE, ENTRIES, LARGE, OURS, SHAPES, SIZES, SPARSE
+from bench import memory
+from bench.work import BARE, ENTRIES, LARGE, OURS, SHAPES, SIZES, SPARSE
 
 Results = dict[str, Any]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from rowgrad.bench import data
-from rowgrad.bench.contest import Entry
-from rowgrad.bench.work import Work
+from bench import data
+from bench.contest import Entry
+from bench.work import Work
 
 sparse: Any = None
 

@@ -1,4 +1,4 @@
-"""`rowgrad bench`: time the operators, alone or beside the peers that are installed."""
+"""`python -m bench`: time the operators, alone or beside the peers that are installed."""
 
 import difflib
 import os
@@ -12,11 +12,16 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from rowgrad._cli import show
-from rowgrad._cli.problems import BAD_USAGE, Problem
+from rowgrad._cli.problems import BAD_USAGE, Problem, QuietCommand
 
 QUICK_ROUNDS = 5
 
+app = typer.Typer(
+    add_completion=False, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
+)
 
+
+@app.command(cls=QuietCommand)
 def bench(
     peers: Annotated[
         str | None,
@@ -37,8 +42,8 @@ def bench(
     ] = None,
 ) -> None:
     """Time the operators beside their peers, after checking that all give the same answers."""
-    # Loaded here, so that the help of other commands stays quick.
-    from rowgrad.bench import contest, report, run
+    # Loaded here, so that --help stays quick.
+    from bench import contest, report, run
 
     works = _chosen_work(only, quick=quick)
     names = _chosen_peers(peers)
@@ -58,7 +63,7 @@ def bench(
     if json is not None:
         report.write_json(results, json)
     if pictures is not None:
-        from rowgrad.bench.pictures import draw
+        from bench.pictures import draw
 
         draw(results, pictures)
     problems = run.problems(results)
@@ -67,7 +72,7 @@ def bench(
 
 
 def _chosen_work(only: str, *, quick: bool) -> list[Any]:
-    from rowgrad.bench import work
+    from bench import work
 
     everything = work.quick_work() if quick else work.all_work()
     chosen = work.matching(everything, only)
@@ -79,7 +84,7 @@ def _chosen_work(only: str, *, quick: bool) -> list[Any]:
 
 
 def _chosen_peers(text: str | None) -> list[str]:
-    from rowgrad.bench.contestants import PEERS, missing
+    from bench.contestants import PEERS, missing
 
     if text is None:
         absent = missing(PEERS)

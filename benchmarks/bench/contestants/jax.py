@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from bench import data
+from bench.contest import Entry
+from bench.work import Work
 from rowgrad._runtime.dtypes import Array
-from rowgrad.bench import data
-from rowgrad.bench.contest import Entry
-from rowgrad.bench.work import Work
 
 jax: Any = None
 
