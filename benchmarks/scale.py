@@ -144,7 +144,7 @@ def all_to_all(size: int) -> float:
     import torch
     import torch.distributed as dist
 
-    from rowgrad.torch.distributed.exchange import Exchange
+    from rowgrad.torch.distributed._exchange import Exchange
 
     exchange = Exchange()
     sizes = [size] * dist.get_world_size()

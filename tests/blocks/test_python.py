@@ -15,7 +15,7 @@ import example_pages
 from rowgrad._runtime.dtypes import BFLOAT16, NUMPY
 from rowgrad._runtime.files import read
 from rowgrad.blocks import Page, Session
-from rowgrad.blocks.spelling import WIDTH, array_text, same_bits
+from rowgrad.blocks._spelling import WIDTH, array_text, same_bits
 from rowgrad.errors import PageError
 
 RUN_ALL = """

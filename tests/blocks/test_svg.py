@@ -12,7 +12,7 @@ from drawn import SVG, five_gradients, forward_and_backward, parsed, pooled_mean
 from rowgrad._ops import BLOCKS
 from rowgrad._runtime import dtypes
 from rowgrad.blocks import Page, Session, looks, svg, values
-from rowgrad.blocks.picture import heatmap
+from rowgrad.blocks._picture import heatmap
 from rowgrad.blocks.svg import page_in_svg
 from rowgrad.errors import FileError
 

@@ -10,8 +10,8 @@ import torch.distributed as dist  # noqa: E402
 import torch.distributed.checkpoint as dcp  # noqa: E402
 from training import OPTIMIZERS, ROWS, WIDTH, table, train  # noqa: E402
 
+from rowgrad.torch._embedding_bag import EmbeddingBag  # noqa: E402
 from rowgrad.torch.distributed import Ownership, ShardedEmbeddingBag  # noqa: E402
-from rowgrad.torch.embedding_bag import EmbeddingBag  # noqa: E402
 
 CASE = {"combiner": "mean", "weighted": False, "exact": True, "optimizer": "Adam"}
 

@@ -6,10 +6,10 @@ rounding. The functions are made from the catalogue: names and arguments are tho
 
 from typing import Any
 
-from rowgrad.jax.bags import embedding_bag
-from rowgrad.jax.differentiable import portable
-from rowgrad.jax.functions import FUNCTIONS
-from rowgrad.jax.rows import TakenRows, take_rows, value_and_row_grad
+from rowgrad.jax._bags import embedding_bag
+from rowgrad.jax._differentiable import portable
+from rowgrad.jax._functions import FUNCTIONS
+from rowgrad.jax._rows import TakenRows, take_rows, value_and_row_grad
 
 globals().update(FUNCTIONS)
 

@@ -1,5 +1,5 @@
 """Tables on disk: rows and optimizer state in memory-mapped files, larger than memory, changed by whole steps."""
 
-from rowgrad.tables.table import Table
+from rowgrad.tables._table import Table
 
 __all__ = ["Table"]

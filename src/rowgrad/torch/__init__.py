@@ -4,11 +4,11 @@ CPU tensors share memory with the kernels; gradients flow to any order; `torch.c
 `torch.func.grad` work. See `docs/torch.md`. Importing this registers the operators with PyTorch.
 """
 
-from rowgrad.torch.embedding_bag import EmbeddingBag as EmbeddingBag
-from rowgrad.torch.functions import functions
-from rowgrad.torch.kernels import portable as portable
-from rowgrad.torch.optim import RowOptimizer as RowOptimizer
-from rowgrad.torch.register import register
+from rowgrad.torch._embedding_bag import EmbeddingBag as EmbeddingBag
+from rowgrad.torch._functions import functions
+from rowgrad.torch._kernels import portable as portable
+from rowgrad.torch._optim import RowOptimizer as RowOptimizer
+from rowgrad.torch._register import register
 
 register()
 _functions = functions()

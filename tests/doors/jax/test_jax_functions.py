@@ -17,7 +17,7 @@ import strategies
 from golden import assert_same
 from rowgrad._ops import functions
 from rowgrad._runtime.dtypes import BFLOAT16
-from rowgrad.jax.forms import FORMS
+from rowgrad.jax._forms import FORMS
 
 DRAWN = sorted(set(FUNCTIONS) & set(strategies.OPERATORS))
 # JAX has neither texts nor quantised types.
@@ -180,9 +180,9 @@ def test_without_64_bits_ids_are_cut_to_32() -> None:
 
 
 def test_a_program_for_another_device_has_no_callback(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rowgrad.jax.differentiable._only_cpus", lambda: False)
+    monkeypatch.setattr("rowgrad.jax._differentiable._only_cpus", lambda: False)
     # Reports call back as well, and JAX refuses to write that down for a device that is not there.
-    monkeypatch.setattr("rowgrad.jax.forms._report", lambda call, ok, values, results: results)
+    monkeypatch.setattr("rowgrad.jax._forms._report", lambda call, ok, values, results: results)
     data, ids, segments = jnp.arange(6.0).reshape(3, 2), jnp.array([2, 0, 2]), jnp.array([0, 0, 1])
     traced = jax.jit(lambda d, i, s: rj.sparse_segment_mean(d, i, s, 2)).trace(data, ids, segments)
     assert "buffer_python" in traced.lower(lowering_platforms=("cpu",)).as_text()

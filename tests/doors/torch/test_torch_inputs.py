@@ -13,7 +13,7 @@ from optional import framework
 torch = framework("torch")
 
 import rowgrad.torch as rt  # noqa: E402
-from rowgrad.torch.kernels import device_kernel  # noqa: E402
+from rowgrad.torch._kernels import device_kernel  # noqa: E402
 
 IDS = torch.tensor([0, 2, 2])
 BAGS = torch.tensor([0, 1, 1])

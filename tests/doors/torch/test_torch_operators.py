@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from tensor_cases import DIFFERENTIABLE, NAMES, example, numpy_results, overload, to_numpy, wanted  # noqa: E402
 
 import rowgrad.torch  # noqa: E402
-from rowgrad.torch.schema import DTYPES, is_supported, schema, snake_case  # noqa: E402
+from rowgrad.torch._schema import DTYPES, is_supported, schema, snake_case  # noqa: E402
 
 EACH = pytest.mark.parametrize("name", NAMES)
 
