@@ -52,7 +52,8 @@ class Operator:
     `compute` takes ndarrays (lone whole numbers as ints) and, by name, attributes; it checks them, and gives ndarrays.
     `gradient` has one rule per differentiable input, or several that are added up, each written as a call of other
     operators (see `gradients`). `options` are keyword arguments that change how the result is made, not what it is:
-    ``out`` and ``plan``. `function` is the name at the top level of the package, for those that have one.
+    ``out`` and ``plan``. `function` is the name in snake case, for those that have one; it stands at the top level of
+    the package and of the front ends, unless the operator is `raw_only`: there only to differentiate others.
 
     `shape_rule` gives the shapes of the outputs where the notation of pins does not (see `shapes`). `updates` names,
     for each input that is a variable, the output that is its new value. `role` is ``"operator"``, or what the block
@@ -81,6 +82,7 @@ class Operator:
     shape_rule: Callable[..., Mapping[str, Any]] | None = None
     updates: Mapping[str, str] = field(default_factory=dict)
     role: str = "operator"
+    raw_only: bool = False
     fitters: tuple[Input, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -99,9 +101,14 @@ class Operator:
         return self.types.get(pin.dtype, (pin.dtype,))
 
     @property
+    def top_level(self) -> str | None:
+        """Its name at the top level of the package, if it is there."""
+        return None if self.raw_only else self.function
+
+    @property
     def call_name(self) -> str:
         """How users call it: ``sparse_slice``, or ``raw_ops.MatMul``."""
-        return self.function or f"raw_ops.{self.name}"
+        return self.top_level or f"raw_ops.{self.name}"
 
     def __call__(self, *values: Any, **options: Any) -> Any:
         """Run on whatever arrays the caller holds, all inputs in order; results are of the kind of the first.

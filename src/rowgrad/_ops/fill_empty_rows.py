@@ -301,6 +301,7 @@ _BACK = "SparseFillEmptyRowsGrad(reverse_index_map, d_output)"
 declare(Operator(
     name="SparseFillEmptyRowsGradGrad",
     function="sparse_fill_empty_rows_grad_grad",
+    raw_only=True,
     family="fill_empty_rows",
     summary="The gradient of a fill gradient to its grad_values: send both results' gradients where they came from.",
     inputs=(

@@ -7,3 +7,7 @@ from rowgrad.blocks.page import Page
 from rowgrad.blocks.results import BlockResult, History, Progress, Results
 
 __all__ = ["Block", "BlockResult", "History", "Page", "Progress", "Results", "Session", "Signal", "Snapshot", "Wire"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -67,3 +67,7 @@ def from_dict(settings: dict[str, Any]) -> Optimizer:
             "the settings have no lr, which has no default. Add it.", code="missing-setting", argument="lr"
         )
     return cls(**given)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -3,3 +3,7 @@
 from rowgrad.tables._table import Table
 
 __all__ = ["Table"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from jax_cases import PATHS, STOPPED, jax, jnp, path, rj
+from jax_cases import CALLS, PATHS, STOPPED, jax, jnp, path, rj
 
 import rowgrad
 from rowgrad._ops.callables import by_function
@@ -48,7 +48,7 @@ def prepared(case: str) -> tuple[Callable[..., Any], dict[str, Any], str, tuple[
     name, arrays, counts, named = BAD[case]
     arrays = {key: jax.device_put(np.asarray(v, np.int32) if isinstance(v, list) else v) for key, v in arrays.items()}
     catalogue = by_function()[name][-1].name
-    return lambda given: getattr(rj, name)(**given, **counts), arrays, catalogue, named
+    return lambda given: CALLS[name](**given, **counts), arrays, catalogue, named
 
 
 @EACH

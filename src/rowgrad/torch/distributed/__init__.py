@@ -20,3 +20,7 @@ __all__ = [
     "Traffic",
     "all_reduce_rows",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
