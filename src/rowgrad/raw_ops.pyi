@@ -3,6 +3,43 @@
 from typing import Any
 
 from rowgrad._ops.results import FillGradient, FilledRagged, FilledRows, RowGradient, SegmentMax, SparseTensor
+__all__ = [
+    "ChosenRank",
+    "IndexRank",
+    "RaggedFillEmptyRows",
+    "RaggedFillEmptyRowsGrad",
+    "RowDot",
+    "SegmentIdsFromOffsets",
+    "SparseFillEmptyRows",
+    "SparseFillEmptyRowsGrad",
+    "SparseFillEmptyRowsGradGrad",
+    "SparseSegmentMax",
+    "SparseSegmentMaxGrad",
+    "SparseSegmentMaxGradGrad",
+    "SparseSegmentMaxGradV2",
+    "SparseSegmentMean",
+    "SparseSegmentMeanGrad",
+    "SparseSegmentMeanGradGrad",
+    "SparseSegmentMeanGradV2",
+    "SparseSegmentMeanWithNumSegments",
+    "SparseSegmentSqrtN",
+    "SparseSegmentSqrtNGrad",
+    "SparseSegmentSqrtNGradGrad",
+    "SparseSegmentSqrtNGradV2",
+    "SparseSegmentSqrtNWithNumSegments",
+    "SparseSegmentSum",
+    "SparseSegmentSumGrad",
+    "SparseSegmentSumGradGrad",
+    "SparseSegmentSumGradV2",
+    "SparseSegmentSumWithNumSegments",
+    "SparseSegmentWeightedSum",
+    "SparseSegmentWeightedSumGradV2",
+    "SparseSlice",
+    "SparseSliceGrad",
+    "SparseSliceGradGrad",
+    "SparseTensorDenseMatMul",
+    "SparseToDense",
+]
 
 def ChosenRank(sorted_unique_indices: Any, chosen: Any, *, name: Any = None) -> Any: ...
 def IndexRank(sorted_unique_indices: Any, indices: Any, *, name: Any = None) -> Any: ...

@@ -12,8 +12,8 @@ import example_pages
 from rowgrad._ops import Operator
 from rowgrad._runtime.dtypes import NUMPY
 from rowgrad.blocks import Page, Session
-from rowgrad.blocks.graphdef.names import GRAPH_OPS
-from rowgrad.blocks.graphdef.recipes import RECIPES
+from rowgrad.blocks._graphdef.names import GRAPH_OPS
+from rowgrad.blocks._graphdef.recipes import RECIPES
 from rowgrad.blocks.operators import BLOCKS
 from rowgrad.errors import FileError, PageError
 

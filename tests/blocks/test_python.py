@@ -15,7 +15,7 @@ import example_pages
 from rowgrad._runtime.dtypes import BFLOAT16, NUMPY
 from rowgrad._runtime.files import read
 from rowgrad.blocks import Page, Session
-from rowgrad.blocks.spelling import WIDTH, array_text, same_bits
+from rowgrad.blocks._spelling import WIDTH, array_text, same_bits
 from rowgrad.errors import PageError
 
 RUN_ALL = """
@@ -23,7 +23,7 @@ import json, runpy, sys
 for script, arguments in json.loads(sys.argv[1]):
     sys.argv = [script, *arguments]
     runpy.run_path(script, run_name="__main__")
-assert not {"rowgrad.blocks.page", "rowgrad.blocks.session"} & set(sys.modules)
+assert not {"rowgrad.blocks.page", "rowgrad.blocks._session"} & set(sys.modules)
 """
 
 

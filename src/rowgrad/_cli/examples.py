@@ -17,7 +17,7 @@ def call(
     operator: Operator, inputs: Mapping[str, Any], attributes: Mapping[str, Any] | None = None
 ) -> dict[str, Array]:
     """Call the public function of `operator`; the results by the names of its output pins."""
-    function = getattr(rowgrad, operator.function) if operator.function else getattr(raw_ops, operator.name)
+    function = getattr(rowgrad, operator.top_level) if operator.top_level else getattr(raw_ops, operator.name)
     results = function(**inputs, **(attributes or {}))
     if operator.result is None:
         results = (results,)

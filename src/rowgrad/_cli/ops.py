@@ -46,7 +46,7 @@ def as_data(operator: Operator) -> dict[str, Any]:
     """An operator as plain data."""
     return {
         "name": operator.name,
-        "function": operator.function,
+        "function": operator.top_level,
         "family": operator.family,
         "role": operator.role,
         "in_tensorflow": operator.in_tensorflow,
@@ -157,7 +157,7 @@ def _call(operator: Operator) -> str:
         return page_call(operator)
     outputs = ", ".join(pin.name for pin in operator.outputs)
     results = f"{operator.result.__name__}({outputs})" if operator.result else outputs
-    signature = function_signature([operator]) if operator.function else raw_signature(operator)
+    signature = function_signature([operator]) if operator.top_level else raw_signature(operator)
     return f"rowgrad.{operator.call_name}{signature} → {results}"
 
 

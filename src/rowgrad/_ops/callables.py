@@ -73,6 +73,11 @@ def by_function() -> dict[str, list[Operator]]:
     return groups
 
 
+def top_level() -> list[str]:
+    """The names of the functions that are at the top level of the package and of the front ends."""
+    return sorted({operator.top_level for operator in OPERATORS.values() if operator.top_level})
+
+
 def signature(operators: list[Operator], front_end: FrontEnd) -> Signature:
     """The signature of the function for `operators`."""
     options = [

@@ -54,8 +54,9 @@ class Operator:
     `compute` takes ndarrays (lone whole numbers as ints) and, by name, attributes; it checks them, and gives ndarrays.
     `gradient` has one rule per differentiable input, or several that are added up, each a function that calls other
     operators (see `gradients`). `options` are keyword arguments that change how the result is made, not what it is:
-    ``out`` and ``plan``. `function` is the name at the top level of the package, for those that have one; `module` is
-    where it is under TensorFlow's name.
+    ``out`` and ``plan``. `function` is the name in snake case, for those that have one; it stands at the top level of
+    the package and of the front ends, unless the operator is `raw_only`: there only to differentiate others. `module`
+    is where it is under TensorFlow's name.
 
     `shape_rule` gives the shapes of the outputs where the notation of pins does not (see `shapes`). `updates` names,
     for each input that is a variable, the output that is its new value. `role` is ``"operator"``, or what the block
@@ -85,6 +86,7 @@ class Operator:
     updates: Mapping[str, str] = field(default_factory=dict)
     role: str = "operator"
     module: str = "raw_ops"
+    raw_only: bool = False
     fitters: tuple[Input, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -103,9 +105,14 @@ class Operator:
         return self.types.get(pin.dtype, (pin.dtype,))
 
     @property
+    def top_level(self) -> str | None:
+        """Its name at the top level of the package, if it is there."""
+        return None if self.raw_only else self.function
+
+    @property
     def call_name(self) -> str:
         """How users call it: ``sparse_slice``, or ``raw_ops.SparseToDense``."""
-        return self.function or f"{self.module}.{self.name}"
+        return self.top_level or f"{self.module}.{self.name}"
 
     def __call__(self, *values: Any, **options: Any) -> Any:
         """Run on whatever arrays the caller holds, all inputs in order; results are of the kind of the first.

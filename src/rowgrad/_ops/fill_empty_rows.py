@@ -317,6 +317,7 @@ _declare_grad("Ragged", "ragged_fill_empty_rows_grad")
 declare(Operator(
     name="SparseFillEmptyRowsGradGrad",
     function="sparse_fill_empty_rows_grad_grad",
+    raw_only=True,
     family="fill_empty_rows",
     summary="The gradient of a fill gradient to its grad_values: send both results' gradients where they came from.",
     inputs=(

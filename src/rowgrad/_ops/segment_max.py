@@ -318,6 +318,7 @@ declare(Operator(
 declare(Operator(
     name="SparseSegmentMaxGradGrad",
     function="sparse_segment_max_grad_grad",
+    raw_only=True,
     family="segment_max",
     summary="The gradient of SparseSegmentMaxGrad to its grad: fetch each element from the row that was chosen.",
     inputs=(Pin("grad", "T", "[M, ...]", "What flows into the dense gradient's output."), CHOSEN),
@@ -343,6 +344,7 @@ declare(Operator(
 declare(Operator(
     name="ChosenRank",
     function="chosen_rank",
+    raw_only=True,
     family="segment_max",
     summary="Where each chosen row stands among the sorted distinct ones: the row of a compact gradient it went to.",
     inputs=(

@@ -381,6 +381,7 @@ def _declare_grad_grad(kind: str) -> None:
     declare(Operator(
         name=f"SparseSegment{kind}GradGrad",
         function=f"sparse_segment_{SNAKE[kind]}_grad_grad",
+        raw_only=True,
         family="sparse_segment_grad",
         summary=f"The gradient of SparseSegment{kind}Grad to its grad: pool again, segments in any order.",
         inputs=(
@@ -419,6 +420,7 @@ for _kind in KINDS:
 declare(Operator(
     name="IndexRank",
     function="index_rank",
+    raw_only=True,
     family="sparse_segment_grad",
     summary="Where each index stands among the sorted distinct ones: the row of a compact gradient that it went to.",
     inputs=(

@@ -228,6 +228,7 @@ declare(Operator(
 declare(Operator(
     name="SparseSliceGradGrad",
     function="sparse_slice_grad_grad",
+    raw_only=True,
     family="sparse_slice",
     summary="The gradient of SparseSliceGrad to its backprop_val_grad: pick the entries that the slice had kept.",
     inputs=(

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rowgrad.blocks import raw_ops
+    from rowgrad.blocks._session import Session, Snapshot
     from rowgrad.blocks.inference import Signal
     from rowgrad.blocks.model import Block, Wire
     from rowgrad.blocks.page import Page
     from rowgrad.blocks.results import BlockResult, History, Progress, Results
-    from rowgrad.blocks.session import Session, Snapshot
-
 __all__ = [
     "Block",
     "BlockResult",
@@ -33,7 +32,7 @@ _MODULES = {
     "model": ("Block", "Wire"),
     "page": ("Page",),
     "results": ("BlockResult", "History", "Progress", "Results"),
-    "session": ("Session", "Snapshot"),
+    "_session": ("Session", "Snapshot"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -47,4 +46,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])
+    return __all__

@@ -8,7 +8,7 @@ import torch
 
 from rowgrad._ops import OPERATORS, Operator
 from rowgrad._ops.attributes import check_attributes
-from rowgrad.torch.schema import DTYPES, Role, roles, snake_case, supported
+from rowgrad.torch._schema import DTYPES, Role, roles, snake_case, supported
 
 NAMES = [operator.name for operator in supported()]
 DIFFERENTIABLE = [operator.name for operator in supported() if operator.gradient]

@@ -15,7 +15,8 @@ import rowgrad
 import strategies
 from golden import assert_same
 from optional import framework
-from rowgrad._ops import OPERATORS
+from rowgrad._ops import OPERATORS, functions
+from rowgrad._ops.callables import top_level
 
 torch = framework("torch")
 sys.path.insert(0, str(Path(__file__).parent))
@@ -23,7 +24,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from tensor_cases import DIFFERENTIABLE, NAMES, example, numpy_results, overload, to_numpy, wanted  # noqa: E402
 
 import rowgrad.torch  # noqa: E402
-from rowgrad.torch.schema import DTYPES, schema, snake_case  # noqa: E402
+from rowgrad.torch._functions import functions as torch_functions  # noqa: E402
+from rowgrad.torch._schema import DTYPES, schema, snake_case  # noqa: E402
 
 EACH = pytest.mark.parametrize("name", NAMES)
 
@@ -57,7 +59,8 @@ def test_schemas() -> None:
 
 def test_names() -> None:
     assert rowgrad.torch.__all__ == sorted(rowgrad.torch.__all__)
-    assert set(rowgrad._ops.functions.__all__) <= set(rowgrad.torch.__all__)
+    assert set(top_level()) <= set(rowgrad.torch.__all__)
+    assert set(functions.__all__) == set(CALLS)
     assert all(hasattr(rowgrad.torch, name) for name in rowgrad.torch.__all__)
     described = rowgrad.torch.sparse_segment_mean.__doc__ or ""
     assert "torch.ops.rowgrad.sparse_segment_mean_with_num_segments" in described
@@ -119,6 +122,7 @@ def tensor(array: Any) -> Any:
     return torch.from_numpy(array.copy())
 
 
+CALLS = torch_functions()
 DRAWN = [(op, dtype) for op, (_, dtypes) in strategies.OPERATORS.items() for dtype in dtypes if dtype.name in DTYPES]
 TYPED = pytest.mark.parametrize(("op", "dtype"), DRAWN, ids=[f"{op}-{dtype.name}" for op, dtype in DRAWN])
 
@@ -130,7 +134,7 @@ def test_equal_to_numpy_to_the_bit(op: str, dtype: Any, data: Any) -> None:
     args = data.draw(strategies.calls(op, dtype))
     # Where a result's type can be chosen, rowgrad.torch has the declared default, and functions of arrays that of `a`.
     chosen = {"out_type": DTYPES[dtype.name]} if op == "row_dot" else {}
-    results, expected = getattr(rowgrad.torch, op)(**tensors(args), **chosen), getattr(rowgrad, op)(**args)
+    results, expected = CALLS[op](**tensors(args), **chosen), getattr(functions, op)(**args)
     if not isinstance(expected, tuple):
         results, expected = (results,), (expected,)
     for found, array in zip(results, expected, strict=True):
@@ -147,9 +151,9 @@ def test_the_portable_path_gives_the_same(op: str, dtype: Any, data: Any) -> Non
         if isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex()):
             # The sign of a subnormal complex number is inf + nan j in PyTorch.
             args[name] = torch.nan_to_num(value, 0.5, 1.0, -1.0).sgn().nan_to_num(0.5, 1.0, -1.0)
-    expected = getattr(rowgrad.torch, op)(**args)
+    expected = CALLS[op](**args)
     with rowgrad.torch.portable():
-        results = getattr(rowgrad.torch, op)(**args)
+        results = CALLS[op](**args)
     for found, kernel in zip(*(x if isinstance(x, tuple) else (x,) for x in (results, expected)), strict=True):
         assert found.dtype == kernel.dtype
         torch.testing.assert_close(found, kernel, equal_nan=True)

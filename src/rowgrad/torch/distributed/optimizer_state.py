@@ -15,7 +15,7 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 from rowgrad.torch.distributed import checkpoint
 
 if TYPE_CHECKING:
-    from rowgrad.torch.distributed.sharded import ShardedEmbeddingBag
+    from rowgrad.torch.distributed._sharded import ShardedEmbeddingBag
 
 
 class _Tables(NamedTuple):
