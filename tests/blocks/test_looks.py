@@ -2,8 +2,8 @@
 
 import pytest
 
-from rowgrad._ops import FAMILIES
 from rowgrad.blocks import looks
+from rowgrad.blocks.operators import FAMILIES
 
 
 def test_each_family_has_a_colour_and_nothing_else_has() -> None:
