@@ -42,8 +42,8 @@ soak: .venv-test/ready
 	cd tests && ../.venv-test/bin/python -m adversary.soak
 
 bench: .venv-bench/ready
-	.venv-bench/bin/rowgrad bench --peers all --json benchmarks/results.json --pictures docs/images
-	.venv-bench/bin/python -m rowgrad.bench.documents benchmarks/results.json docs/performance.md README.md
+	cd benchmarks && ../.venv-bench/bin/python -m bench --peers all --json results.json --pictures ../docs/images
+	cd benchmarks && ../.venv-bench/bin/python -m bench.documents results.json ../docs/performance.md ../README.md
 
 bench-scale: .venv-bench/ready
 	.venv-bench/bin/python benchmarks/scale.py --write

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import scale_report
-
-from rowgrad.bench.work import LARGE, Bags
+from bench.work import LARGE, Bags
 
 ROOT = Path(__file__).parents[1]
 RANKS = (1, 2, 3, 4)
@@ -98,8 +97,8 @@ class Steps:
     def __init__(self, rank: int, size: int, shape: Bags) -> None:
         import torch
 
+        from bench import data
         from rowgrad import optim
-        from rowgrad.bench import data
         from rowgrad.torch import EmbeddingBag
         from rowgrad.torch.distributed import ShardedEmbeddingBag
 
@@ -145,7 +144,7 @@ def all_to_all(size: int) -> float:
     import torch
     import torch.distributed as dist
 
-    from rowgrad.torch.distributed.exchange import Exchange
+    from rowgrad.torch.distributed._exchange import Exchange
 
     exchange = Exchange()
     sizes = [size] * dist.get_world_size()
@@ -208,7 +207,7 @@ def run(asked: argparse.Namespace) -> dict[str, Any]:
     if len(cores) < 2:
         sys.exit("this needs two cores")
     cores = cores[:2]
-    shapes = LARGE
+    shapes: tuple[Bags, ...] = LARGE
     if asked.small:
         shapes = tuple(replace(shape, rows=shape.rows // 100, bags=shape.bags // 8) for shape in LARGE)
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0

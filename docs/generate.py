@@ -5,20 +5,20 @@
 
 import json
 import sys
-from inspect import Signature
 from pathlib import Path
-from typing import Any
 
 from pictures import pictures
+from stubs import stubs
 
-from rowgrad._ops import BLOCKS, FAMILIES, OPERATORS, Attribute, Operator, Pin
+from rowgrad._ops import Attribute, Operator, Pin
 from rowgrad._ops.callables import by_function, function_signature, raw_signature
-from rowgrad._ops.catalogue import REQUIRED
+from rowgrad._ops.catalogue import REQUIRED, Rule
 from rowgrad._ops.docstrings import example_lines, page_call, page_inputs
+from rowgrad._ops.rule_text import texts
+from rowgrad.blocks.operators import BLOCKS, FAMILIES, OPERATORS
 
 ROOT = Path(__file__).parent.parent
 OPERATOR_PAGES = Path("docs/operators")
-STUB_HEADER = '"""Written by `make docs` from the catalogue; do not edit."""\n\nfrom typing import Any\n\n'
 
 
 def page(operator: Operator) -> str:
@@ -32,7 +32,7 @@ def page(operator: Operator) -> str:
         parts += ["## Inputs", _pin_table(operator, operator.inputs)]
     if operator.attributes:
         rows = [f"| `{a.name}` | {a.kind} | {_default(a)} | {_cell(a.doc)} |" for a in operator.attributes]
-        only = " (`raw_ops` only)" if operator.function else ""
+        only = " (`raw_ops` only)" if operator.top_level else ""
         parts += [f"## Attributes{only}", "\n".join(["| name | kind | default | |", "|---|---|---|---|", *rows])]
     if operator.outputs:
         parts += ["## Outputs", _pin_table(operator, operator.outputs)]
@@ -67,9 +67,9 @@ def _calls(operator: Operator) -> str:
     """Every way to call it."""
     if not _is_function(operator):
         return page_call(operator)
-    lines = [f"rowgrad.raw_ops.{operator.name}{raw_signature(operator)}"]
-    if operator.function:
-        lines.insert(0, f"rowgrad.{operator.function}{function_signature(by_function()[operator.function])}")
+    lines = [f"rowgrad.{operator.module}.{operator.name}{raw_signature(operator)}"]
+    if operator.top_level:
+        lines.insert(0, f"rowgrad.{operator.top_level}{function_signature(by_function()[operator.top_level])}")
     return "\n".join(lines)
 
 
@@ -125,8 +125,8 @@ def _gradients(operator: Operator) -> str:
     return "\n".join(lines) + f"\n\nHere `d_` stands before the gradient that flows into an output{more}."
 
 
-def _rule(rule: str | tuple[str, ...]) -> str:
-    return " + ".join(f"`{term}`" for term in ((rule,) if isinstance(rule, str) else rule))
+def _rule(stated: Rule | tuple[Rule, ...]) -> str:
+    return " + ".join(f"`{term}`" for term in texts(stated))
 
 
 def index() -> str:
@@ -143,38 +143,11 @@ def _function(operator: Operator) -> str:
     return f"`{operator.call_name}`" if _is_function(operator) else "on pages only"
 
 
-def functions_stub() -> str:
-    """`functions.pyi`."""
-    groups = sorted(by_function().items())
-    stubs = [_stub(name, operators[-1], function_signature(operators)) for name, operators in groups]
-    return STUB_HEADER + _results([operators[-1] for _, operators in groups]) + "".join(stubs)
-
-
-def raw_ops_stub() -> str:
-    """`raw_ops.pyi`."""
-    stubs = [_stub(name, operator, raw_signature(operator)) for name, operator in sorted(OPERATORS.items())]
-    return STUB_HEADER + _results(list(OPERATORS.values())) + "".join(stubs)
-
-
-def _results(operators: list[Operator]) -> str:
-    """The import of the named tuples that `operators` give."""
-    names = sorted({operator.result.__name__ for operator in operators if operator.result})
-    return f"from rowgrad._ops.results import {', '.join(names)}\n\n"
-
-
-def _stub(name: str, operator: Operator, signature: Signature) -> str:
-    result = operator.result.__name__ if operator.result else "Any"
-    typed = Signature([parameter.replace(annotation=Any) for parameter in signature.parameters.values()])
-    return f"def {name}{str(typed).replace('typing.Any', 'Any')} -> {result}: ...\n"
-
-
 def generated() -> dict[Path, str]:
     """Every generated file and its text."""
     files = {OPERATOR_PAGES / f"{operator.name}.md": page(operator) for operator in BLOCKS.values()}
     files[OPERATOR_PAGES / "index.md"] = index()
-    files[Path("src/rowgrad/_ops/functions.pyi")] = functions_stub()
-    files[Path("src/rowgrad/raw_ops.pyi")] = raw_ops_stub()
-    return files | pictures()
+    return files | stubs() | pictures()
 
 
 def stale() -> list[Path]:

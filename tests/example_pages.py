@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from rowgrad._ops import BLOCKS, Operator
+from rowgrad._ops import Operator
 from rowgrad._runtime.dtypes import NUMPY
 from rowgrad.blocks import Page
+from rowgrad.blocks.operators import BLOCKS
 
 FOLDER = Path(__file__).parent.parent / "examples" / "pages"
 FILES = sorted(FOLDER.glob("*.page.json"))

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rowgrad.bench import contestants, run, work
-from rowgrad.bench.work import Bags, Entries, Work
+from bench import contestants, run, work
+from bench.work import Bags, Entries, Work
 
 TINY = Bags(300, 8, 64, 5, "zipf")
 WORKS = [

@@ -1,43 +1,18 @@
 """rowgrad: TensorFlow's sparse-segment, fill-empty-rows and slice operators and their gradients, without TensorFlow.
 
 Give the functions NumPy, PyTorch, JAX or TensorFlow arrays, or lists; results come back as the kind that went in.
-`rowgrad.raw_ops` has the same operators under TensorFlow's names.
+`rowgrad.raw_ops` has the same operators under TensorFlow's names. `rowgrad.torch`, `rowgrad.jax`, `rowgrad.blocks` and
+the other submodules are loaded when they are first used. Type checkers and editors read `__init__.pyi`.
 """
 
-from rowgrad import raw_ops
+from importlib import import_module as _import_module
+from importlib.util import find_spec as _find_spec
+from typing import Any as _Any
+
+from rowgrad import errors as errors
+from rowgrad._ops import functions as _functions
+from rowgrad._ops.callables import top_level as _top_level
 from rowgrad._ops.embedding_lookup import embedding_lookup_sparse, safe_embedding_lookup_sparse
-from rowgrad._ops.functions import (
-    chosen_rank,
-    index_rank,
-    ragged_fill_empty_rows,
-    ragged_fill_empty_rows_grad,
-    row_dot,
-    segment_ids_from_offsets,
-    sparse_fill_empty_rows,
-    sparse_fill_empty_rows_grad,
-    sparse_fill_empty_rows_grad_grad,
-    sparse_segment_max,
-    sparse_segment_max_grad,
-    sparse_segment_max_grad_grad,
-    sparse_segment_max_grad_v2,
-    sparse_segment_mean,
-    sparse_segment_mean_grad,
-    sparse_segment_mean_grad_grad,
-    sparse_segment_mean_grad_v2,
-    sparse_segment_sqrt_n,
-    sparse_segment_sqrt_n_grad,
-    sparse_segment_sqrt_n_grad_grad,
-    sparse_segment_sqrt_n_grad_v2,
-    sparse_segment_sum,
-    sparse_segment_sum_grad,
-    sparse_segment_sum_grad_grad,
-    sparse_segment_sum_grad_v2,
-    sparse_segment_weighted_sum,
-    sparse_segment_weighted_sum_grad_v2,
-    sparse_slice,
-    sparse_slice_grad,
-    sparse_slice_grad_grad,
-)
 from rowgrad._ops.plan import Plan, plan
 from rowgrad._ops.results import FilledRagged, FilledRows, FillGradient, RowGradient, SegmentMax, SparseTensor
 from rowgrad._runtime.threads import get_num_threads, set_num_threads
@@ -50,9 +25,13 @@ from rowgrad.errors import (
     PageError,
     RowgradError,
 )
-from rowgrad.tables import Table
 
 __version__ = "0.1.0"
+
+_SUBMODULES = ("blocks", "optim", "raw_ops", "tables")
+_FRONT_ENDS = {"jax": "JAX", "torch": "PyTorch"}  # not in `__all__`: a star import loads no framework
+
+globals().update({name: getattr(_functions, name) for name in _top_level()})
 
 __all__ = [
     "DTypeError",
@@ -70,40 +49,33 @@ __all__ = [
     "SegmentMax",
     "SparseTensor",
     "Table",
-    "chosen_rank",
     "embedding_lookup_sparse",
+    "errors",
     "get_num_threads",
-    "index_rank",
     "plan",
-    "ragged_fill_empty_rows",
-    "ragged_fill_empty_rows_grad",
-    "raw_ops",
-    "row_dot",
     "safe_embedding_lookup_sparse",
-    "segment_ids_from_offsets",
     "set_num_threads",
-    "sparse_fill_empty_rows",
-    "sparse_fill_empty_rows_grad",
-    "sparse_fill_empty_rows_grad_grad",
-    "sparse_segment_max",
-    "sparse_segment_max_grad",
-    "sparse_segment_max_grad_grad",
-    "sparse_segment_max_grad_v2",
-    "sparse_segment_mean",
-    "sparse_segment_mean_grad",
-    "sparse_segment_mean_grad_grad",
-    "sparse_segment_mean_grad_v2",
-    "sparse_segment_sqrt_n",
-    "sparse_segment_sqrt_n_grad",
-    "sparse_segment_sqrt_n_grad_grad",
-    "sparse_segment_sqrt_n_grad_v2",
-    "sparse_segment_sum",
-    "sparse_segment_sum_grad",
-    "sparse_segment_sum_grad_grad",
-    "sparse_segment_sum_grad_v2",
-    "sparse_segment_weighted_sum",
-    "sparse_segment_weighted_sum_grad_v2",
-    "sparse_slice",
-    "sparse_slice_grad",
-    "sparse_slice_grad_grad",
 ]
+__all__ += [*_SUBMODULES, *_top_level()]
+__all__.sort()
+
+
+def __getattr__(name: str) -> _Any:
+    if name == "Table":
+        globals()["Table"] = table = _import_module("rowgrad.tables").Table
+        return table
+    if name in _SUBMODULES:
+        return _import_module(f"rowgrad.{name}")
+    if name in _FRONT_ENDS:
+        try:
+            return _import_module(f"rowgrad.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != name:
+                raise
+            hint = f"rowgrad.{name} needs {_FRONT_ENDS[name]}, which is not installed: pip install 'rowgrad[{name}]'"
+            raise AttributeError(hint) from error
+    raise AttributeError(f"module 'rowgrad' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *filter(_find_spec, _FRONT_ENDS)])

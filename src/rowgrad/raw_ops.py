@@ -8,3 +8,7 @@ from rowgrad._ops.callables import make_raw_op
 
 __all__ = sorted(OPERATORS)
 globals().update({name: make_raw_op(operator) for name, operator in OPERATORS.items()})
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from rowgrad import optim
-from rowgrad._ops import OPERATORS, Operator
+from rowgrad._ops import Operator
 from rowgrad._ops.attributes import check_attributes
 from rowgrad._ops.pins import Input
 from rowgrad._ops.results import RowGradient
 from rowgrad._runtime import dtypes
+from rowgrad.blocks.operators import OPERATORS
 from rowgrad.errors import InvalidArgumentError
 
 Array = np.ndarray[Any, Any]

@@ -1,4 +1,4 @@
-"""`rowgrad bench` does what it is asked, and says before it starts what it cannot do."""
+"""`python -m bench` does what it is asked, and says before it starts what it cannot do."""
 
 import json
 import subprocess
@@ -7,16 +7,15 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from rowgrad._cli import app, bench
-from rowgrad.bench import contestants, work
-from rowgrad.bench.contestants import ours
-from rowgrad.bench.work import Bags, Entries, Work
+from bench import command, contestants, memory, work
+from bench.contestants import ours
+from bench.work import Bags, Entries, Work
 
 TINY = Bags(300, 8, 64, 5, "zipf")
 
 
 def run(*args):
-    return CliRunner().invoke(app, ["bench", *args], env={"COLUMNS": "100"}, prog_name="rowgrad")
+    return CliRunner().invoke(command.app, args, env={"COLUMNS": "100"}, prog_name="bench")
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +27,7 @@ def tiny_work(monkeypatch):
 
 @pytest.fixture
 def no_extras(monkeypatch):
-    monkeypatch.setattr(bench, "_extras", lambda *_: {"speeds": False, "peak_memory": False})
+    monkeypatch.setattr(command, "_extras", lambda *_: {"speeds": False, "peak_memory": False})
 
 
 @pytest.fixture
@@ -75,7 +74,7 @@ def test_less(args, names, rounds, tmp_path, no_extras):
     ],
 )
 def test_extras(args, extras):
-    assert bench._extras(args.get("quick", False), args.get("only", ""), args.get("drawn", False)) == extras
+    assert command._extras(args.get("quick", False), args.get("only", ""), args.get("drawn", False)) == extras
 
 
 def test_a_wrong_answer_is_an_error(monkeypatch, no_extras):
@@ -106,9 +105,9 @@ def test_a_missing_peer_is_named_with_its_package(installed):
 
 def test_peers_are_those_installed_unless_named(installed):
     installed("torch", "scipy", "jax")
-    assert bench._chosen_peers(None) == ["torch", "jax", "scipy"]
-    assert bench._chosen_peers("scipy, jax") == ["jax", "scipy"]
-    assert bench._chosen_peers("none") == []
+    assert command._chosen_peers(None) == ["torch", "jax", "scipy"]
+    assert command._chosen_peers("scipy, jax") == ["jax", "scipy"]
+    assert command._chosen_peers("none") == []
 
 
 @pytest.mark.parametrize("name", ["keras", ",", "torch,keras"])
@@ -127,7 +126,7 @@ def test_no_such_work():
 
 
 def test_pictures_need_matplotlib(monkeypatch, tmp_path):
-    monkeypatch.setattr(bench.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(command.util, "find_spec", lambda name: None)
     result = run("--peers", "none", "--pictures", str(tmp_path))
     assert result.exit_code == 1
     assert result.stderr == (
@@ -148,9 +147,9 @@ def test_rounds_below_one_are_refused():
 
 def test_help_is_quick():
     code = (
-        "import sys; from rowgrad._cli import app; from typer.testing import CliRunner;"
-        "r = CliRunner().invoke(app, ['bench', '--help']); assert r.exit_code == 0;"
+        "import sys; from bench.command import app; from typer.testing import CliRunner;"
+        "r = CliRunner().invoke(app, ['--help']); assert r.exit_code == 0;"
         "print(sorted({'numba', 'matplotlib', 'torch', 'jax', 'tensorflow', 'scipy'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], cwd=memory.FOLDER, capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "[]", done.stderr

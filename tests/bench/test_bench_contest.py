@@ -6,8 +6,8 @@ import time
 import numpy as np
 import pytest
 
-from rowgrad.bench import contest
-from rowgrad.bench.contest import Entry, compete, differences
+from bench import contest
+from bench.contest import Entry, compete, differences
 
 RIGHT = np.array([1.0, 2.0, 4.0], np.float32)
 

@@ -9,10 +9,10 @@ import pytest
 
 import peers
 import rowgrad
+from bench import contestants, data, memory, run, work
+from bench.contestants import PEERS, ours
+from bench.work import Work
 from peers import TINY, WORKS
-from rowgrad.bench import contestants, data, run, work
-from rowgrad.bench.contestants import PEERS, ours
-from rowgrad.bench.work import Work
 
 
 @pytest.mark.parametrize(("peer", "item"), peers.cases(lambda peer: peer != "tensorflow"))
@@ -64,11 +64,11 @@ def test_a_peer_that_cannot_even_begin_is_reported():
 
 def test_nothing_is_loaded_that_was_not_asked_for():
     code = (
-        "import sys, rowgrad.bench.run, rowgrad.bench.report, rowgrad.bench.pictures, rowgrad.bench.documents\n"
-        "from rowgrad.bench import contestants; contestants.load([])\n"
+        "import sys, bench.run, bench.report, bench.pictures, bench.documents\n"
+        "from bench import contestants; contestants.load([])\n"
         f"print(sorted({{*{[peer.module for peer in PEERS.values()]}, 'matplotlib'}} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], cwd=memory.FOLDER, capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "[]", done.stderr
 
 

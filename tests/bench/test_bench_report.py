@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from bench import documents, machine, memory, report, run, targets
+from bench.work import SHAPES, SMALL, Bags, Entries, Work, all_work, sized
 from optional import framework
-from rowgrad.bench import documents, machine, memory, report, run, targets
-from rowgrad.bench.work import SHAPES, SMALL, Bags, Entries, Work, all_work, sized
 
 ROOT = Path(__file__).parents[2]
 TINY = Bags(300, 8, 64, 5, "zipf")
@@ -192,7 +192,7 @@ def test_the_tables_of_this_project_are_those_of_its_results():
 
 def test_pictures_are_drawn(imagined, results, tmp_path):
     framework("matplotlib")
-    from rowgrad.bench import pictures
+    from bench import pictures
 
     files = pictures.draw(imagined, tmp_path / "images")
     assert [path.name for path in files] == ["benchmark.png", "roofline.png"]

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rowgrad.bench import data, report, work
-from rowgrad.bench.contestants import PEERS
-from rowgrad.bench.work import Bags, Entries, Work
+from bench import data, report, work
+from bench.contestants import PEERS
+from bench.work import Bags, Entries, Work
 
 TINY = Bags(50, 4, 12, 5, "zipf")
 

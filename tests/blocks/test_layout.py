@@ -5,7 +5,8 @@ from itertools import combinations
 import pytest
 from drawn import five_gradients, forward_and_backward, pooled_mean, random_page
 
-from rowgrad.blocks import Page, layout
+from rowgrad.blocks import Page
+from rowgrad.blocks import _layout as layout
 
 
 def overlaps(page: Page) -> list[tuple[str, str]]:

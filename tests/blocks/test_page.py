@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rowgrad._ops import BLOCKS
 from rowgrad.blocks import Page, Session, Wire
+from rowgrad.blocks.operators import BLOCKS
 from rowgrad.errors import PageError
 
 GRAD = [[1, 2, 3], [4, 4, 2], [3, 1, 5]]

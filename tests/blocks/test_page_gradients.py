@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from rowgrad import RowGradient
-from rowgrad._ops import OPERATORS, Operator
+from rowgrad._ops import Operator
 from rowgrad.blocks import Page, Session
+from rowgrad.blocks.operators import OPERATORS
 from rowgrad.errors import PageError
 
 DIFFERENTIABLE = {name: operator for name, operator in OPERATORS.items() if operator.gradient}
@@ -232,7 +233,7 @@ def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     page = Page()
     page.add("Const", "x", value=np.array([2.0, 3.0]))
     page.add("Square", "y", x="x")
-    monkeypatch.setitem(dict.__getitem__(OPERATORS, "Square").gradient, "x", "Mul(d_y, x)")  # type: ignore[arg-type]
+    monkeypatch.setitem(dict.__getitem__(OPERATORS, "Square").gradient, "x", lambda op, d_y, x: op.Mul(d_y, x))  # type: ignore[arg-type]
     check = Session(page).check_gradients("y", ["x"])
     assert not check.ok
     assert "DISAGREE" in str(check)

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import rowgrad
 from rowgrad._cli import app, doctor
-from rowgrad._ops import OPERATORS
+from rowgrad.blocks.operators import OPERATORS
 
 
 def run(*args, **env):

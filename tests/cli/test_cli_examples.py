@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rowgrad._cli import examples
-from rowgrad._ops import OPERATORS
+from rowgrad.blocks.operators import OPERATORS
 
 
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))

@@ -2,7 +2,7 @@ import pytest
 
 from rowgrad._cli import names
 from rowgrad._cli.problems import Problem
-from rowgrad._ops import BLOCKS, FAMILIES, OPERATORS
+from rowgrad.blocks.operators import BLOCKS, FAMILIES, OPERATORS
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import rowgrad
 from optional import framework
 from rowgrad._cli import app
 from rowgrad._cli.op import COMMON
-from rowgrad._ops import OPERATORS
 from rowgrad._runtime import threads
+from rowgrad.blocks.operators import OPERATORS
 
 IDS = ["--indices", "[0, 1, 2]", "--segment-ids", "[2, 2, 2]"]
 GRAD = ["--grad", "[[1, 2, 3], [4, 4, 2], [3, 1, 5]]"]

@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 
 from rowgrad._cli import app, examples
 from rowgrad._cli.ops import example_command
-from rowgrad._ops import BLOCKS, FAMILIES, OPERATORS
+from rowgrad._ops.rule_text import texts
+from rowgrad.blocks.operators import BLOCKS, FAMILIES, OPERATORS
 
 
 def run(*args, columns=100):
@@ -46,11 +47,9 @@ def test_the_reference_has_all_the_catalogue_says(operator):
         assert squeezed(f"{pin.name} {pin.dtype} {shape} {pin.doc}") in text
     for types in operator.types.values():
         assert ", ".join(types) in text
-    rules = [
-        rule for stated in operator.gradient.values() for rule in ((stated,) if isinstance(stated, str) else stated)
-    ]
+    rules = [rule for stated in operator.gradient.values() for rule in texts(stated)]
     errors = [error.partition(": ")[2] for error in operator.errors]
-    compact = operator.compact_gradient.values()
+    compact = [rule for stated in operator.compact_gradient.values() for rule in texts(stated)]
     for words in (operator.summary, operator.formula, operator.cost, operator.notes, *rules, *compact, *errors):
         assert squeezed(words) in text
     for attribute in operator.attributes:
@@ -89,7 +88,7 @@ def test_json_of_one():
     assert entry["inputs"][1] == {"name": "input_indices", "dtype": "int64", "dtypes": ["int64"], "shape": "[N, rank]",
                                   "many": False, "doc": operator.inputs[1].doc}  # fmt: skip
     assert entry["example"]["outputs"] == {"val_grad": [0.0, 5.0, 7.0, 0.0]}
-    assert entry["gradient"] == {"backprop_val_grad": [operator.gradient["backprop_val_grad"]]}
+    assert entry["gradient"] == {"backprop_val_grad": texts(operator.gradient["backprop_val_grad"])}
     assert entry["attributes"] == []
 
 

@@ -11,6 +11,7 @@ import rowgrad
 from rowgrad._cli import app, examples
 from rowgrad._cli.tour import stops
 from rowgrad._ops import OPERATORS
+from rowgrad._ops.rule_text import text
 
 FIVE = [
     "SparseSegmentSqrtNGrad",
@@ -29,7 +30,7 @@ def test_five_stops_each_with_its_forward_operator():
     way = stops()
     assert [stop.gradient.name for stop in way] == FIVE
     for stop in way:
-        rules = (*stop.forward.gradient.values(), *stop.forward.compact_gradient.values())
+        rules = [text(rule) for rule in (*stop.forward.gradient.values(), *stop.forward.compact_gradient.values())]
         assert any(rule.startswith(f"{stop.gradient.name}(") for rule in rules)
         assert stop.inputs == dict(stop.gradient.example.inputs)
         stop.call()

@@ -16,6 +16,7 @@ import rowgrad.jax as rj  # noqa: E402
 from rowgrad._ops import OPERATORS, Operator  # noqa: E402
 from rowgrad._ops.callables import by_function  # noqa: E402
 from rowgrad._ops.results import RowGradient  # noqa: E402
+from rowgrad.jax._functions import FUNCTIONS as CALLS  # noqa: E402
 
 Array = np.ndarray[Any, Any]
 Args = dict[str, Any]
@@ -58,7 +59,7 @@ def split(function: str, args: Args) -> tuple[Args, Args]:
 
 
 def call(function: str, args: Args) -> tuple[Any, ...]:
-    return as_tuple(getattr(rj, function)(**args))
+    return as_tuple(CALLS[function](**args))
 
 
 def call_jitted(function: str, args: Args, expected: tuple[Array, ...]) -> tuple[Any, ...]:
@@ -70,7 +71,7 @@ def call_jitted(function: str, args: Args, expected: tuple[Array, ...]) -> tuple
     is_compact = operator.result is RowGradient
     if is_compact:
         counts["max_unique"] = len(expected[1]) + 2
-    found = as_tuple(jax.jit(lambda given: getattr(rj, function)(**given, **counts))(arrays))
+    found = as_tuple(jax.jit(lambda given: CALLS[function](**given, **counts))(arrays))
     if not is_compact:
         return found
     rows = int(next(args[pin.name] for pin in operator.inputs if is_count(operator, pin.name)))
@@ -95,7 +96,7 @@ def differentiated(operator: Operator, args: Args, most: int | None = None) -> t
     rest = {name: value for name, value in args.items() if name not in names}
     extra = {"max_unique": most} if most is not None and operator.result is RowGradient else {}
     assert operator.function is not None
-    function = getattr(rj, operator.function)
+    function = CALLS[operator.function]
 
     def run(*values: Any) -> Any:
         results = as_tuple(function(**dict(zip(names, values, strict=True)), **rest, **extra))

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from jax_cases import PATHS, STOPPED, jax, jnp, path, rj
+from jax_cases import CALLS, PATHS, STOPPED, jax, jnp, path, rj
 
 import rowgrad
 from rowgrad._ops.callables import by_function
@@ -48,7 +48,7 @@ def prepared(case: str) -> tuple[Callable[..., Any], dict[str, Any], str, tuple[
     name, arrays, counts, named = BAD[case]
     arrays = {key: jax.device_put(np.asarray(v, np.int32) if isinstance(v, list) else v) for key, v in arrays.items()}
     catalogue = by_function()[name][-1].name
-    return lambda given: getattr(rj, name)(**given, **counts), arrays, catalogue, named
+    return lambda given: CALLS[name](**given, **counts), arrays, catalogue, named
 
 
 @EACH
@@ -95,7 +95,7 @@ def test_after_an_error_the_next_run_is_right() -> None:
 
 
 def test_where_no_error_can_stop_a_program_its_numbers_are_nan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rowgrad.jax.host.blame", lambda *args: None)
+    monkeypatch.setattr("rowgrad.jax._host.blame", lambda *args: None)
     with rj.portable():
         found = jax.jit(lambda ids: rj.sparse_segment_sum(TABLE, ids, np.array([0, 0]), 1))(np.array([0, 7]))
     assert np.isnan(found).all()

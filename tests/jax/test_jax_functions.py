@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax_cases import AT_ONCE, FUNCTIONS, Args, Array, as_tuple, call, call_jitted, jax, jnp, path, rj, wide
+from jax_cases import AT_ONCE, CALLS, FUNCTIONS, Args, Array, as_tuple, call, call_jitted, jax, jnp, path, rj, wide
 
 import rowgrad
 import strategies
 from golden import assert_same
 from rowgrad._ops import functions
 from rowgrad._runtime.dtypes import BFLOAT16
-from rowgrad.jax.forms import FORMS
+from rowgrad.jax._forms import FORMS
 
 DRAWN = sorted(set(FUNCTIONS) & set(strategies.OPERATORS))
 # JAX has neither texts nor quantised types.
@@ -55,7 +55,7 @@ def test_every_function_is_here_and_has_a_portable_form() -> None:
     assert names == set(FORMS)
     for name, operators in FUNCTIONS.items():
         own = [p for p in inspect.signature(getattr(functions, name)).parameters if p not in ("out", "plan")]
-        here = [p for p in inspect.signature(getattr(rj, name)).parameters if p != "max_unique"]
+        here = [p for p in inspect.signature(CALLS[name]).parameters if p != "max_unique"]
         assert here == own == [pin.name for pin in operators[-1].inputs]
     assert len(rj.__all__) == len(set(rj.__all__)) and all(hasattr(rj, name) for name in rj.__all__)
 
@@ -77,7 +77,7 @@ def test_the_core_does_not_load_jax() -> None:
 @given(data=st.data())
 def test_at_once_the_bits_are_those_of_numpy(name: str, dtype: Any, data: st.DataObject) -> None:
     args = data.draw(strategies.calls(name, dtype))
-    expected = as_tuple(getattr(rowgrad, name)(**args))
+    expected = as_tuple(getattr(functions, name)(**args))
     with wide():
         for one, other in zip(expected, call(name, args), strict=True):
             assert_same(one, np.asarray(other), "nan")
@@ -93,7 +93,7 @@ TRACED = [(name, dtype) for name, dtype in CASES if name not in AT_ONCE
 @given(data=st.data())
 def test_traced_the_bits_are_those_of_numpy(name: str, dtype: Any, data: st.DataObject) -> None:
     args = data.draw(strategies.calls(name, dtype).filter(lambda args: len(next(iter(args.values()))) > 2))
-    expected = as_tuple(getattr(rowgrad, name)(**args))
+    expected = as_tuple(getattr(functions, name)(**args))
     with wide():
         for one, other in zip(expected, call_jitted(name, args, expected), strict=True):
             assert_same(one, np.asarray(other), "nan")
@@ -109,7 +109,7 @@ PORTABLE = [(name, dtype) for name, dtype in CASES if dtype in (np.float32, BFLO
 def test_portable_results_differ_by_rounding_only(name: str, dtype: Any, data: st.DataObject) -> None:
     drawn = data.draw(strategies.calls(name, dtype).filter(lambda args: len(next(iter(args.values()))) > 2))
     args = {key: small(value) for key, value in drawn.items()}
-    expected = as_tuple(getattr(rowgrad, name)(**args))
+    expected = as_tuple(getattr(functions, name)(**args))
     with wide(), rj.portable():
         found = call(name, args) if name in AT_ONCE else call_jitted(name, args, expected)
         for one, other in zip(expected, found, strict=True):
@@ -138,7 +138,7 @@ EMPTY: list[tuple[str, Args]] = [
 @pytest.mark.parametrize(("name", "args"), EMPTY, ids=[f"{name}-{i}" for i, (name, _) in enumerate(EMPTY)])
 def test_nothing_gives_nothing(name: str, args: Args, which: str) -> None:
     typed = {key: np.asarray(value, np.int64) if isinstance(value, list) else value for key, value in args.items()}
-    expected = as_tuple(getattr(rowgrad, name)(**typed))
+    expected = as_tuple(getattr(functions, name)(**typed))
     with wide(), path(which):
         for found in (call(name, typed), call_jitted(name, typed, expected)):
             for one, other in zip(expected, found, strict=True):
@@ -173,16 +173,16 @@ def test_lists_and_numpy_arrays_are_taken() -> None:
 
 
 def test_without_64_bits_ids_are_cut_to_32() -> None:
-    ranks = rj.index_rank(jnp.array([1, 7]), jnp.array([7, 1]))
+    ranks = CALLS["index_rank"](jnp.array([1, 7]), jnp.array([7, 1]))
     assert ranks.dtype == jnp.int32 and ranks.tolist() == [1, 0]
     with pytest.raises(rowgrad.OutOfRangeError, match="indices needs 64-bit"):
         rj.sparse_segment_sum(jnp.ones((2, 1)), np.array([0, 2**40]), np.array([0, 0]))
 
 
 def test_a_program_for_another_device_has_no_callback(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rowgrad.jax.differentiable._only_cpus", lambda: False)
+    monkeypatch.setattr("rowgrad.jax._differentiable._only_cpus", lambda: False)
     # Reports call back as well, and JAX refuses to write that down for a device that is not there.
-    monkeypatch.setattr("rowgrad.jax.forms._report", lambda call, ok, values, results: results)
+    monkeypatch.setattr("rowgrad.jax._forms._report", lambda call, ok, values, results: results)
     data, ids, segments = jnp.arange(6.0).reshape(3, 2), jnp.array([2, 0, 2]), jnp.array([0, 0, 1])
     traced = jax.jit(lambda d, i, s: rj.sparse_segment_mean(d, i, s, 2)).trace(data, ids, segments)
     assert "buffer_python" in traced.lower(lowering_platforms=("cpu",)).as_text()

@@ -4,16 +4,20 @@
 recorded too, so that gradients have gradients. `check` is what tests call.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from rowgrad._ops import OPERATORS, Operator
+from rowgrad._ops import Operator
+from rowgrad._ops import gradients as by_rules
 from rowgrad._ops.attributes import check_attributes
-from rowgrad._ops.gradients import apply_to_arrays, backward, evaluate, rules, type_names, typed
+from rowgrad._ops.gradients import Namespace, apply_to_arrays, evaluate, rules, type_names, typed
+from rowgrad.blocks.operators import OPERATORS
 
 Array = np.ndarray[Any, Any]
+backward = partial(by_rules.backward, operators=OPERATORS)
 STEP = 1e-6
 
 
@@ -33,8 +37,13 @@ def array_of(value: Any) -> Any:
 class Tape:
     def __init__(self) -> None:
         self.steps: list[tuple[Operator, dict[str, Any], dict[str, Any], dict[str, Var]]] = []
+        self.op = Namespace(OPERATORS, lambda used: partial(self.call, used), lambda value: len(array_of(value)))
 
-    def apply(self, operator: Operator, arguments: list[Any], attributes: Mapping[str, Any]) -> dict[str, Var]:
+    def call(self, operator: Operator, *arguments: Any, **attributes: Any) -> Any:
+        outputs = self.apply(operator, arguments, attributes)
+        return operator.result(**outputs) if operator.result else next(iter(outputs.values()))
+
+    def apply(self, operator: Operator, arguments: Sequence[Any], attributes: Mapping[str, Any]) -> dict[str, Var]:
         settings = check_attributes(operator, attributes)
         results = apply_to_arrays(operator, array_of(arguments), settings)
         outputs = {name: Var(result) for name, result in results.items()}
@@ -64,13 +73,13 @@ class Tape:
                     continue
                 for rule in rules(operator, pin.name, frozenset(flowing)):
                     at_part = {**names, "part": part, "position": position}
-                    gradient = evaluate(rule, at_part, self.apply, lambda value: len(array_of(value)))
+                    gradient = evaluate(rule, self.op, at_part)
                     found.setdefault(part, []).append(gradient)
 
     def _sum(self, gradients: list[Any]) -> Any:
         if len(gradients) == 1:
             return gradients[0]
-        return self.apply(OPERATORS["AddN"], [gradients], {})["sum"]
+        return self.op.AddN(gradients)
 
 
 def difference(function: Any, at: Array) -> Array:

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from rowgrad._ops import OPERATORS
 from rowgrad._ops.gradients import apply_to_arrays
 from rowgrad._ops.shapes import infer
+from rowgrad.blocks.operators import OPERATORS
 
 
 def blurred(shape: tuple[int, ...], data: st.DataObject) -> Any:

@@ -21,6 +21,7 @@ import naive
 import rowgrad
 import strategies
 from golden import assert_same
+from rowgrad._ops import functions
 
 Array = np.ndarray[Any, Any]
 Args = dict[str, Any]
@@ -48,7 +49,7 @@ def as_tuple(result: Any) -> tuple[Any, ...]:
 
 def call(op: str, args: Args, threads: int) -> tuple[Any, ...]:
     rowgrad.set_num_threads(threads)
-    return as_tuple(getattr(rowgrad, op)(**args))
+    return as_tuple(getattr(functions, op)(**args))
 
 
 @contextmanager
@@ -141,7 +142,7 @@ def test_results_are_fresh(op: str) -> None:
     @settings(max_examples=min(10, settings.default.max_examples))
     @given(strategies.calls(op, np.dtype(np.int64 if op in ON_IDS else np.float32)))
     def check(args: Args) -> None:
-        results = as_tuple(getattr(rowgrad, op)(**args))
+        results = as_tuple(getattr(functions, op)(**args))
         for i, result in enumerate(results):
             others = [*results[:i], *results[i + 1 :], *args.values()]
             assert not any(np.may_share_memory(result, other) for other in others)

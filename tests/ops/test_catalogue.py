@@ -2,6 +2,9 @@
 
 import doctest
 import inspect
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +12,16 @@ import numpy as np
 import pytest
 
 import rowgrad
-from rowgrad import raw_ops
-from rowgrad._ops import BLOCKS, FAMILIES, OPERATORS, Operator, functions
+from rowgrad import _ops, blocks, raw_ops
+from rowgrad._ops import Operator, functions
 from rowgrad._ops.attributes import WHAT, check_attributes
+from rowgrad._ops.callables import top_level
 from rowgrad._ops.catalogue import REQUIRED
 from rowgrad._ops.docstrings import page_call
 from rowgrad._ops.gradients import apply_to_arrays
 from rowgrad._ops.shapes import infer
 from rowgrad._runtime.dtypes import NUMPY
+from rowgrad.blocks.operators import BLOCKS, FAMILIES, OPERATORS
 
 ALL = pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))
 
@@ -118,7 +123,7 @@ def test_wrong_shapes_are_refused_before_anything_runs() -> None:
 @ALL
 def test_functions_and_raw_ops_are_the_operator(operator: Operator) -> None:
     names = [pin.name for pin in operator.inputs]
-    raw = getattr(raw_ops, operator.name)
+    raw = getattr(blocks.raw_ops, operator.name)
     attributes = [attribute.name for attribute in operator.attributes]
     assert list(inspect.signature(raw).parameters) == [*names, *attributes, "name"]
     inputs, settings = operator.example.inputs, operator.example.attributes
@@ -151,7 +156,7 @@ def test_attributes_are_declared_in_full(operator: Operator) -> None:
 
 @ALL
 def test_raw_docstrings_are_true(operator: Operator) -> None:
-    raw = getattr(raw_ops, operator.name)
+    raw = getattr(blocks.raw_ops, operator.name)
     for attribute in operator.attributes:
         assert f"\n{attribute.name} : {attribute.kind}, " in raw.__doc__
     (test,) = doctest.DocTestFinder(recurse=False).find(raw, operator.name, globs={})
@@ -180,10 +185,28 @@ def test_blocks_of_pages_are_used_as_their_reference_says(block: Operator, tmp_p
 
 
 def test_all_functions_are_public() -> None:
-    assert set(functions.__all__) <= set(rowgrad.__all__)
+    assert set(top_level()) <= set(rowgrad.__all__)
     assert sorted(rowgrad.__all__) == rowgrad.__all__
     assert all(hasattr(rowgrad, name) for name in rowgrad.__all__)
-    assert set(raw_ops.__all__) == set(OPERATORS)
+    assert set(raw_ops.__all__) == set(_ops.OPERATORS)
+    assert set(blocks.raw_ops.__all__) == set(OPERATORS)
+
+
+@ALL
+def test_names_lead_to_the_operator(operator: Operator) -> None:
+    """Each is where it says that it is, and the sparse ones are the same in both modules."""
+    module = raw_ops if operator.name in _ops.OPERATORS else blocks.raw_ops
+    assert getattr(module, operator.name) is getattr(blocks.raw_ops, operator.name)
+    assert operator.function or eval(f"rowgrad.{operator.call_name}") is getattr(module, operator.name)
+    assert (operator.name in _ops.OPERATORS) == (operator.family in _ops.FAMILIES)
+
+
+def test_the_sparse_catalogue_does_without_pages() -> None:
+    """Neither the operators nor the front ends that are made of them load what pages are made of."""
+    for module in ("rowgrad", "rowgrad.torch", "rowgrad.jax"):
+        if module == "rowgrad" or find_spec(module.rpartition(".")[2]):
+            script = f"import sys, {module}; sys.exit(any(name.startswith('rowgrad.blocks') for name in sys.modules))"
+            subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
 
 
 def test_num_segments_none_is_left_out() -> None:

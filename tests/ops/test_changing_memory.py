@@ -5,7 +5,7 @@ import numpy as np
 from rowgrad._ops import checks
 from rowgrad._ops.offsets import _diagnose as diagnose_offset
 from rowgrad._ops.segment_max import _bad_choice
-from rowgrad.optim.arguments import bad_row
+from rowgrad.optim._arguments import bad_row
 
 
 def test_what_is_right_again_is_not_called_wrong() -> None:

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import rowgrad
-from rowgrad._ops import OPERATORS, Operator
+from rowgrad._ops import Operator
 from rowgrad._ops.gradients import apply_to_arrays
+from rowgrad.blocks.operators import OPERATORS
 
 FAMILIES = ("elementwise", "shaping", "joining", "gathering", "reductions", "losses")
 DENSE = [operator for operator in OPERATORS.values() if operator.family in FAMILIES]

@@ -8,18 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gradient_check import check
+from gradient_check import backward, check
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from shape_check import check_shapes
 
 import rowgrad
-from rowgrad import raw_ops
-from rowgrad._ops import OPERATORS
-from rowgrad._ops.gradients import backward
 from rowgrad._ops.shapes import infer
 from rowgrad._runtime.dtypes import COMPLEX, FLOATS, INTEGERS, NUMBERS, NUMPY, REALS
+from rowgrad.blocks import raw_ops
+from rowgrad.blocks.operators import OPERATORS
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(3)

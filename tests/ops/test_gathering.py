@@ -12,10 +12,10 @@ from shape_check import check_shapes
 from test_shaping import SMALL, assert_same, numbered
 
 import rowgrad
-from rowgrad import raw_ops
-from rowgrad._ops import OPERATORS
 from rowgrad._ops.shapes import infer
 from rowgrad._runtime.dtypes import FLOATS, INTEGERS, NUMBERS, NUMPY, PLAIN
+from rowgrad.blocks import raw_ops
+from rowgrad.blocks.operators import OPERATORS
 
 Array = np.ndarray[Any, Any]
 

@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gradient_check import backward
 
 import rowgrad
-from rowgrad._ops import OPERATORS, Operator
+from rowgrad._ops import Operator
 from rowgrad._ops.attributes import check_attributes
-from rowgrad._ops.gradients import apply_to_arrays, backward, parse
+from rowgrad._ops.gradients import apply_to_arrays
+from rowgrad._ops.rule_text import needed, text, texts
 from rowgrad._runtime.dtypes import FLOATS
+from rowgrad.blocks.operators import OPERATORS
 
 RNG = np.random.default_rng(5)
 
@@ -24,7 +27,11 @@ def floats(operator: Operator, pin: Any) -> bool:
 
 def all_rules(operator: Operator) -> list[str]:
     stated = [*operator.gradient.values(), *operator.compact_gradient.values()]
-    return [rule for rules in stated for rule in ((rules,) if isinstance(rules, str) else rules)]
+    return [rule for rules in stated for rule in texts(rules)]
+
+
+def parse(rule: str) -> ast.expr:
+    return ast.parse(rule, mode="eval").body
 
 
 def varies(node: ast.expr, names: set[str]) -> bool:
@@ -128,6 +135,15 @@ def test_gradients_of_every_order(operator: Operator) -> None:
                     assert pin.name in used.gradient, f"{used.name}.{pin.name}, in {rule}"
 
 
+@pytest.mark.parametrize("operator", [o for o in DIFFERENTIABLE if o.function], ids=lambda operator: operator.name)
+def test_functions_have_gradients_of_functions(operator: Operator) -> None:
+    """Front ends that have the functions alone can differentiate them, as often as one likes."""
+    called = {node.func.id for rule in all_rules(operator) for node in ast.walk(parse(rule))
+              if isinstance(node, ast.Call)} - {"rows"}  # fmt: skip
+    assert called
+    assert all(OPERATORS[name].function for name in called)
+
+
 def test_compact_gradients() -> None:
     operator = OPERATORS["SparseSegmentMean"]
     inputs = {"data": RNG.standard_normal((9, 2)), "indices": [7, 1, 7], "segment_ids": [0, 0, 1]}
@@ -144,3 +160,28 @@ def test_outputs_without_a_gradient_count_as_zero() -> None:
     inputs = {"reverse_index_map": [0, 2], "grad_values": np.ones(3)}
     gradient = backward(operator, inputs, {"d_values": np.array([5.0, 7.0])})["grad_values"]
     assert gradient.tolist() == [5.0, 0.0, 7.0]
+
+
+def test_rules_in_words() -> None:
+    """What a rule calls is found by calling it; where it asks for an attribute, both answers are written down."""
+    assert text(lambda op, d_y, x: op.Mul(d_y, [op.Square(x), 2.0])) == "Mul(d_y, [Square(x), 2.0])"
+    assert text(lambda op, values, T: op.Add([op.Shape(v, out_type=T) for v in values], "a")) == (
+        'Add([Shape(value, out_type=T) for value in values], "a")'
+    )
+    assert text(lambda op, a, t, u: (op.Neg(a) if t else a) if u else op.Exp(a, t=t)) == (
+        "(Neg(a) if t else a) if u else Exp(a, t=t)"
+    )
+    assert text(lambda op, a, t: op.Exp(op.Neg(a) if t else a, [1 if t else 0, 2], t=not t)) == (
+        "Exp(Neg(a) if t else a, [1, 2] if t else [0, 2], t=not t)"
+    )
+    assert text(lambda op, a, t: op.Neg(a, t=bool(t) or True)) == "Neg(a, t=True)"
+    assert text(lambda op, a: op["Pair"](a, op.rows(a)).first) == "Pair(a, rows(a)).first"
+
+
+def test_what_a_rule_needs() -> None:
+    """Of what it only counts the rows of, the values need not be kept."""
+    assert needed(lambda op, d_y, x, y: op.Grad(d_y, op.rows(x))) == {"d_y"}
+    assert needed(lambda op, d_y, x: op.Grad(d_y, x, op.rows(x))) == {"d_y", "x"}
+    assert needed(lambda op, d_y, x, y, t: op.Neg(x) if t else y) == {"x", "y", "t"}
+    assert needed(lambda op, d_y: d_y) == {"d_y"}
+    assert needed(lambda op, values, part: [op.Shape(value) for value in values]) == {"values"}

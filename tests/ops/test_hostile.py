@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 
 import rowgrad
+from rowgrad._ops import functions
 
 Array = np.ndarray[Any, Any]
 Args = dict[str, Any]
@@ -523,7 +524,7 @@ SPECIAL: dict[str, tuple[str, Args]] = {
 def refuse(name: str, op: str, args: Args) -> str:
     """What is wrong with the way that the call ended; empty if nothing is."""
     try:
-        result = getattr(rowgrad, op)(**args)
+        result = getattr(functions, op)(**args)
     except rowgrad.RowgradError as error:
         return "" if error.op and error.code and str(error) else f"{name}: the error lacks op, code or message"
     except BaseException as error:
@@ -536,7 +537,7 @@ def make_calls(what: str) -> None:
     if what in SPECIAL:
         calls = [(what, *SPECIAL[what])]
     else:
-        getattr(rowgrad, what)(**GOOD[what].args)  # the call that all the others are bent from works
+        getattr(functions, what)(**GOOD[what].args)  # the call that all the others are bent from works
         calls = [(name, what, args) for name, args in hostile_calls(what)]
     wrong = 0
     for name, op, args in calls:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gradient_check import check
+from gradient_check import backward, check
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shape_check import check_shapes
@@ -13,11 +13,10 @@ from test_elementwise import TOLERANCE, sample
 from test_shaping import SMALL
 
 import rowgrad
-from rowgrad import raw_ops
-from rowgrad._ops import OPERATORS
-from rowgrad._ops.gradients import backward
 from rowgrad._ops.shapes import infer
 from rowgrad._runtime.dtypes import FLOATS, NUMPY
+from rowgrad.blocks import raw_ops
+from rowgrad.blocks.operators import OPERATORS
 
 RNG = np.random.default_rng(4)
 

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import rowgrad
-from rowgrad._ops import BLOCKS, Operator
+import rowgrad.blocks
+from rowgrad._ops import Operator
 from rowgrad._ops.gradients import apply_to_arrays
+from rowgrad.blocks.operators import BLOCKS
 
 PINS = [
     (operator, pin.name)
@@ -43,4 +44,4 @@ def test_booleans_are_no_whole_numbers(operator: Operator, name: str) -> None:
 
 
 def test_booleans_stay_values() -> None:
-    np.testing.assert_array_equal(rowgrad.raw_ops.Cast([True, False], DstT="int32"), [1, 0])
+    np.testing.assert_array_equal(rowgrad.blocks.raw_ops.Cast([True, False], DstT="int32"), [1, 0])

@@ -14,10 +14,10 @@ from test_elementwise import TOLERANCE, assert_equal, sample
 from test_shaping import SMALL, numbered
 
 import rowgrad
-from rowgrad import raw_ops
-from rowgrad._ops import OPERATORS
 from rowgrad._ops.shapes import infer
 from rowgrad._runtime.dtypes import COMPLEX, FLOATS, INTEGERS, NUMBERS, NUMPY
+from rowgrad.blocks import raw_ops
+from rowgrad.blocks.operators import OPERATORS
 
 Array = np.ndarray[Any, Any]
 AXES: list[Any] = [0, -1, [1], [0, 2], [-1, 0, 1], []]

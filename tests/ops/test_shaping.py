@@ -11,10 +11,10 @@ from hypothesis.extra import numpy as hnp
 from shape_check import check_shapes
 
 import rowgrad
-from rowgrad import raw_ops
-from rowgrad._ops import OPERATORS
 from rowgrad._ops.shapes import infer
 from rowgrad._runtime.dtypes import NUMPY, PLAIN
+from rowgrad.blocks import raw_ops
+from rowgrad.blocks.operators import OPERATORS
 
 Array = np.ndarray[Any, Any]
 SMALL = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3)

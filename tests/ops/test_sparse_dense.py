@@ -3,14 +3,13 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from gradient_check import backward
 
 import rowgrad
-from rowgrad import raw_ops
-from rowgrad._ops import OPERATORS
-from rowgrad._ops.gradients import backward
 from rowgrad._ops.shapes import infer
 from rowgrad._runtime.dtypes import NUMPY
-from rowgrad.blocks import Page, Session
+from rowgrad.blocks import Page, Session, raw_ops
+from rowgrad.blocks.operators import OPERATORS
 
 RNG = np.random.default_rng(7)
 TO_DENSE, MATMUL = OPERATORS["SparseToDense"], OPERATORS["SparseTensorDenseMatMul"]

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import rowgrad
-from rowgrad import raw_ops
-from rowgrad._ops import OPERATORS
 from rowgrad._ops.shapes import infer
+from rowgrad.blocks import raw_ops
+from rowgrad.blocks.operators import OPERATORS
 
 RNG = np.random.default_rng(11)
 DTYPES = [np.float16, ml_dtypes.bfloat16, np.float32, np.float64]

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis.extra import numpy as hnp
 
 import rowgrad
-from rowgrad._ops import OPERATORS
 from rowgrad._ops.gradients import apply_to_arrays, backward
 from rowgrad._runtime.dtypes import COMPLEX, FLOATS, INTEGERS, NUMBERS, NUMPY, PLAIN
+from rowgrad.blocks.operators import OPERATORS
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 if os.environ.get("CI"):
@@ -169,7 +169,7 @@ def test_broadcast_gradient_args(case: Any) -> None:
     s0, s1 = (np.array(shape, np.int32) for shape in case.input_shapes)
     ones = np.ones(case.result_shape)
     expected = ask("BroadcastGradientArgs", {"s0": s0, "s1": s1})
-    actual = rowgrad.raw_ops.BroadcastGradientArgs(s0, s1)
+    actual = rowgrad.blocks.raw_ops.BroadcastGradientArgs(s0, s1)
     for shape, want, got in zip(case.input_shapes, expected, actual, strict=True):
         assert got.dtype == want.dtype
         np.testing.assert_array_equal(ones.sum(tuple(got)).reshape(shape), ones.sum(tuple(want)).reshape(shape))
@@ -272,7 +272,8 @@ def test_gradients(name: str, inputs: Any, attributes: Any, function: Callable[.
         output = function(**tensors, **attributes)
     upstream = RNG.standard_normal(output.shape)
     expected = tape.gradient(output, watched, tf.constant(upstream))
-    actual = backward(operator, inputs, {operator.outputs[0].name: upstream}, attributes=attributes)
+    actual = backward(operator, inputs, {operator.outputs[0].name: upstream}, attributes=attributes,
+                      operators=OPERATORS)  # fmt: skip
     for pin, want in zip(operator.gradient, expected, strict=True):
         np.testing.assert_allclose(actual[pin], as_array(tf.convert_to_tensor(want)), rtol=1e-12, atol=1e-14)
 

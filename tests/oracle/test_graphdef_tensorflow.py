@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import example_pages
-from rowgrad._ops import BLOCKS, Operator
+from rowgrad._ops import Operator
 from rowgrad._runtime.dtypes import NUMBERS
 from rowgrad.blocks import Page, Session
-from rowgrad.blocks.graphdef.export import tensor_names
-from rowgrad.blocks.graphdef.names import GRAPH_OPS, KNOWN
-from rowgrad.blocks.graphdef.recipes import RECIPES
+from rowgrad.blocks._graphdef.export import tensor_names
+from rowgrad.blocks._graphdef.names import GRAPH_OPS, KNOWN
+from rowgrad.blocks._graphdef.recipes import RECIPES
+from rowgrad.blocks.operators import BLOCKS
 from rowgrad.errors import PageError
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

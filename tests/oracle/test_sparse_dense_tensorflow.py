@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rowgrad
-from rowgrad import raw_ops
+from rowgrad.blocks import raw_ops
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 if os.environ.get("CI"):
@@ -111,8 +111,8 @@ def test_what_is_refused(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize("adjoint_a", [False, True])
 @pytest.mark.parametrize("adjoint_b", [False, True])
 def test_gradients_of_the_product(adjoint_a: bool, adjoint_b: bool) -> None:
-    from rowgrad._ops import OPERATORS
     from rowgrad._ops.gradients import backward
+    from rowgrad.blocks.operators import OPERATORS
 
     shape = np.array([6, 4])
     indices = np.stack([np.arange(6), RNG.integers(0, 4, 6)], axis=1)
@@ -128,6 +128,7 @@ def test_gradients_of_the_product(adjoint_a: bool, adjoint_b: bool) -> None:
     expected = tape.gradient(product, tensors, output_gradients=tf.constant(flow))
     inputs = {"a_indices": indices, "a_values": values, "a_shape": shape, "b": b}
     attributes = {"adjoint_a": adjoint_a, "adjoint_b": adjoint_b}
-    gradients = backward(OPERATORS["SparseTensorDenseMatMul"], inputs, {"product": flow}, attributes=attributes)
+    gradients = backward(OPERATORS["SparseTensorDenseMatMul"], inputs, {"product": flow}, attributes=attributes,
+                         operators=OPERATORS)  # fmt: skip
     for name, wanted in zip(("a_values", "b"), expected, strict=True):
         np.testing.assert_allclose(gradients[name], wanted, rtol=1e-12, atol=1e-12)

@@ -13,9 +13,9 @@ import pytest
 import golden
 import rowgrad
 from golden import Case, assert_same
-from rowgrad import raw_ops
-from rowgrad._ops import OPERATORS
 from rowgrad._ops.catalogue import Operator
+from rowgrad.blocks import raw_ops
+from rowgrad.blocks.operators import OPERATORS
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 if os.environ.get("CI"):

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from rowgrad import raw_ops
+from rowgrad.blocks import raw_ops
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 if os.environ.get("CI"):

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rowgrad._ops import BLOCKS, FAMILIES
 from rowgrad._runtime.dtypes import BFLOAT16
 from rowgrad.blocks import Page, Session, looks
+from rowgrad.blocks.operators import BLOCKS, FAMILIES
 from rowgrad_studio.catalogue import catalogue
 from rowgrad_studio.commands import VERBS
 from rowgrad_studio.values import value_view

@@ -161,7 +161,7 @@ def test_what_others_write_to_the_array_is_kept(tmp_path: Path) -> None:
 def test_without_the_systems_book_marked_rows_are_kept(
     tmp_path: Path, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rowgrad.tables.mapping._PAGEMAP", str(tmp_path / "nothing"))
+    monkeypatch.setattr("rowgrad.tables._mapping._PAGEMAP", str(tmp_path / "nothing"))
     with make(tmp_path / "t", "Adam", width=width) as table:
         assert all(part.needs_marks for part in table._parts.values())
         for step in range(4):

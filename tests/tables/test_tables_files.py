@@ -15,7 +15,7 @@ from table_training import batch, first_rows
 from optional import framework
 from rowgrad import Table, optim
 from rowgrad.errors import FileError
-from rowgrad.tables import journal
+from rowgrad.tables import _journal as journal
 
 ROWS, WIDTH = 5000, 32
 FILES = ["header.json", "rows.bin", "state.sum.bin", "journal.bin", "lock"]

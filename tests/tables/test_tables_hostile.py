@@ -22,8 +22,8 @@ from optional import missing
 from rowgrad import Table, optim
 from rowgrad._runtime import limits
 from rowgrad.errors import FileError
-from rowgrad.tables import header as headers
-from rowgrad.tables import journal
+from rowgrad.tables import _header as headers
+from rowgrad.tables import _journal as journal
 
 ROWS, WIDTH = 5000, 32
 
@@ -375,7 +375,7 @@ def test_files_that_may_not_grow_leave_the_old_step(path: Path) -> None:
 
 def test_a_step_that_is_safe_in_the_journal_is_carried_out_later(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """File systems that never overwrite may be full even where there was room: then the journal has to stay."""
-    from rowgrad.tables.mapping import Mapping
+    from rowgrad.tables._mapping import Mapping
 
     def full(self: Mapping, pages: Array) -> None:
         raise OSError(28, "No space left on device")

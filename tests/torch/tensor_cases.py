@@ -8,7 +8,7 @@ import torch
 
 from rowgrad._ops import OPERATORS, Operator
 from rowgrad._ops.attributes import check_attributes
-from rowgrad.torch.schema import DTYPES, Role, roles, snake_case, supported
+from rowgrad.torch._schema import DTYPES, Role, roles, snake_case, supported
 
 NAMES = [operator.name for operator in supported()]
 DIFFERENTIABLE = [operator.name for operator in supported() if operator.gradient]
@@ -35,8 +35,6 @@ def example(
         match role:
             case Role.TENSOR:
                 found.append(_tensor(value, floats, wanted))
-            case Role.TENSORS:
-                found.append([_tensor(part, floats, wanted) for part in value])
             case Role.SIZES:
                 found.append(np.asarray(value).reshape(-1).tolist())
             case Role.COUNT:
@@ -56,18 +54,11 @@ def numpy_results(name: str, values: tuple[Any, ...], given: dict[str, Any]) -> 
     """The same call by the catalogue, on NumPy arrays."""
     operator = OPERATORS[name]
     arrays = []
-    for pin, value in zip(operator.inputs, values, strict=True):
+    for value in values:
         if isinstance(value, torch.Tensor):
             arrays.append(to_numpy(value))
-        elif isinstance(value, list) and value and isinstance(value[0], torch.Tensor):
-            arrays.append([to_numpy(part) for part in value])
-        elif isinstance(value, list):
-            shaped = np.array(value, np.int64).reshape((-1, 2) if pin.shape == "[rank, 2]" else -1)
-            ids = next((x.dtype for other, x in zip(operator.inputs, values, strict=True)
-                        if other.dtype == pin.dtype and isinstance(x, torch.Tensor)), torch.int64)  # fmt: skip
-            arrays.append(shaped.astype(str(ids).removeprefix("torch.")))
         else:
-            arrays.append(value)
+            arrays.append(np.array(value, np.int64) if isinstance(value, list) else value)
     plain = {key: str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else value
              for key, value in given.items()}  # fmt: skip
     results = operator(*arrays, **check_attributes(operator, plain))
@@ -82,8 +73,7 @@ def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
 
 def flat(values: tuple[Any, ...]) -> list[Any]:
     """All tensors among the arguments."""
-    return [x for value in values for x in (value if isinstance(value, list) else [value])
-            if isinstance(x, torch.Tensor)]  # fmt: skip
+    return [value for value in values if isinstance(value, torch.Tensor)]
 
 
 def wanted(values: tuple[Any, ...]) -> tuple[list[Any], Callable[..., tuple[Any, ...]]]:
@@ -95,7 +85,7 @@ def wanted(values: tuple[Any, ...]) -> tuple[list[Any], Callable[..., tuple[Any,
         def at(value: Any) -> Any:
             return tensors[places[id(value)]] if id(value) in places else value
 
-        return tuple([at(part) for part in value] if isinstance(value, list) else at(value) for value in values)
+        return tuple(at(value) for value in values)
 
     return leaves, replaced
 

@@ -1,7 +1,6 @@
 """What the functions take, what they refuse and how, and that they share memory with the kernels."""
 
 import warnings
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from optional import framework
 torch = framework("torch")
 
 import rowgrad.torch as rt  # noqa: E402
-from rowgrad.torch.kernels import device_kernel  # noqa: E402
 
 IDS = torch.tensor([0, 2, 2])
 BAGS = torch.tensor([0, 1, 1])
@@ -142,20 +140,6 @@ def test_wrong_types_and_devices() -> None:
     with pytest.raises(rowgrad.DTypeError, match="data is int64"):  # and before it runs
         rt.sparse_segment_mean(DATA.long().to("meta"), IDS.to("meta"), BAGS.to("meta"), 2)
     assert rt.sparse_segment_mean(DATA.to("meta"), IDS.to("meta"), BAGS.to("meta"), 2).shape == (2, 3)
-
-
-def test_what_has_no_portable_form_says_how_to_go_on() -> None:
-    with pytest.raises(rowgrad.InvalidArgumentError, match=r"outside of rowgrad\.torch\.portable\(\)"), rt.portable():
-        torch.ops.rowgrad.mat_mul(DATA, DATA.T)
-    elsewhere = [SimpleNamespace(device="cuda:0")] * 2
-    with pytest.raises(rowgrad.InvalidArgumentError, match=r"cuda:0\. Pass `\.cpu\(\)`"):
-        device_kernel(rowgrad._ops.OPERATORS["MatMul"])(*elsewhere)
-
-
-def test_complex_gradients_of_dense_operators_are_refused() -> None:
-    x = torch.tensor([1 + 2j], requires_grad=True)
-    with pytest.raises(rowgrad.DTypeError, match="conjugates"):
-        torch.ops.rowgrad.square(x).abs().sum().backward()
 
 
 def test_memory_is_shared_with_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """Every operator of the catalogue as one of PyTorch: registered in full, differentiable, equal to NumPy to the bit."""
 
+import inspect
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,8 @@ import rowgrad
 import strategies
 from golden import assert_same
 from optional import framework
-from rowgrad._ops import BLOCKS, OPERATORS
+from rowgrad._ops import OPERATORS, functions
+from rowgrad._ops.callables import top_level
 
 torch = framework("torch")
 sys.path.insert(0, str(Path(__file__).parent))
@@ -21,19 +24,18 @@ sys.path.insert(0, str(Path(__file__).parent))
 from tensor_cases import DIFFERENTIABLE, NAMES, example, numpy_results, overload, to_numpy, wanted  # noqa: E402
 
 import rowgrad.torch  # noqa: E402
-from rowgrad.torch.schema import DTYPES, is_supported, schema, snake_case  # noqa: E402
+from rowgrad.torch._functions import functions as torch_functions  # noqa: E402
+from rowgrad.torch._schema import DTYPES, schema, snake_case  # noqa: E402
 
 EACH = pytest.mark.parametrize("name", NAMES)
 
 
 def test_which_operators_are_left_out() -> None:
-    """Only what takes nothing but text is left out, and no operator does today; blocks of pages are no operators."""
-    assert [name for name, operator in OPERATORS.items() if not is_supported(operator)] == []
-    assert all(BLOCKS[name].role != "operator" for name in BLOCKS.keys() - set(NAMES))
-    text = OPERATORS["InvertPermutation"]
-    only_text = type(text)(**{f: getattr(text, f) for f in text.__dataclass_fields__ if f != "fitters"}
-                           | {"types": {"T": ("string",)}})  # fmt: skip
-    assert not is_supported(only_text)
+    """Those that are functions of rowgrad are operators of PyTorch; what only pages have is not, and PyTorch has it."""
+    registered = {name for name in torch._C._dispatch_get_all_op_names() if name.startswith("rowgrad::")}
+    functions = [name for name, operator in OPERATORS.items() if operator.function]
+    assert registered == {f"rowgrad::{snake_case(name)}" for name in functions}
+    assert functions == NAMES
 
 
 def test_schemas() -> None:
@@ -42,19 +44,33 @@ def test_schemas() -> None:
         "sparse_segment_mean_grad_v2(Tensor grad, Tensor indices, Tensor segment_ids, SymInt dense_output_dim0) -> "
         "(Tensor output, Tensor sorted_unique_indices)"
     )
-    assert schema(OPERATORS["ReduceSum"]) == (
-        "reduce_sum(Tensor input, SymInt[] axis, *, bool keep_dims=False) -> (Tensor output)"
+    assert schema(OPERATORS["SparseSliceGrad"]) == (
+        "sparse_slice_grad(Tensor backprop_val_grad, Tensor input_indices, SymInt[] input_start, Tensor output_indices)"
+        " -> (Tensor val_grad)"
     )
-    assert schema(OPERATORS["Concat"]) == "concat(Tensor[] values, SymInt axis) -> (Tensor output)"
-    assert schema(OPERATORS["Cast"]) == "cast(Tensor x, *, ScalarType DstT) -> (Tensor y)"
+    assert schema(OPERATORS["SparseSegmentSum"]) == (
+        "sparse_segment_sum(Tensor data, Tensor indices, Tensor segment_ids, *, bool sparse_gradient=False) -> "
+        "(Tensor output)"
+    )
+    assert schema(OPERATORS["RowDot"]) == (
+        "row_dot(Tensor a, Tensor b, Tensor a_rows, Tensor b_rows, *, ScalarType? out_type=None) -> (Tensor dots)"
+    )
 
 
 def test_names() -> None:
     assert rowgrad.torch.__all__ == sorted(rowgrad.torch.__all__)
-    assert set(rowgrad._ops.functions.__all__) <= set(rowgrad.torch.__all__)
+    assert set(top_level()) <= set(rowgrad.torch.__all__)
+    assert set(functions.__all__) == set(CALLS)
     assert all(hasattr(rowgrad.torch, name) for name in rowgrad.torch.__all__)
     described = rowgrad.torch.sparse_segment_mean.__doc__ or ""
     assert "torch.ops.rowgrad.sparse_segment_mean_with_num_segments" in described
+
+
+@pytest.mark.parametrize("name", rowgrad._ops.functions.__all__)
+def test_docstrings_have_the_parameters_that_there_are(name: str) -> None:
+    function = getattr(rowgrad.torch, name)
+    documented = (function.__doc__ or "").partition("Parameters\n")[2].partition("\nReturns\n")[0]
+    assert re.findall(r"^(\w+) : ", documented, re.MULTILINE) == list(inspect.signature(function).parameters)
 
 
 @EACH
@@ -106,6 +122,7 @@ def tensor(array: Any) -> Any:
     return torch.from_numpy(array.copy())
 
 
+CALLS = torch_functions()
 DRAWN = [(op, dtype) for op, (_, dtypes) in strategies.OPERATORS.items() for dtype in dtypes if dtype.name in DTYPES]
 TYPED = pytest.mark.parametrize(("op", "dtype"), DRAWN, ids=[f"{op}-{dtype.name}" for op, dtype in DRAWN])
 
@@ -117,7 +134,7 @@ def test_equal_to_numpy_to_the_bit(op: str, dtype: Any, data: Any) -> None:
     args = data.draw(strategies.calls(op, dtype))
     # Where a result's type can be chosen, rowgrad.torch has the declared default, and functions of arrays that of `a`.
     chosen = {"out_type": DTYPES[dtype.name]} if op == "row_dot" else {}
-    results, expected = getattr(rowgrad.torch, op)(**tensors(args), **chosen), getattr(rowgrad, op)(**args)
+    results, expected = CALLS[op](**tensors(args), **chosen), getattr(functions, op)(**args)
     if not isinstance(expected, tuple):
         results, expected = (results,), (expected,)
     for found, array in zip(results, expected, strict=True):
@@ -134,9 +151,9 @@ def test_the_portable_path_gives_the_same(op: str, dtype: Any, data: Any) -> Non
         if isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex()):
             # The sign of a subnormal complex number is inf + nan j in PyTorch.
             args[name] = torch.nan_to_num(value, 0.5, 1.0, -1.0).sgn().nan_to_num(0.5, 1.0, -1.0)
-    expected = getattr(rowgrad.torch, op)(**args)
+    expected = CALLS[op](**args)
     with rowgrad.torch.portable():
-        results = getattr(rowgrad.torch, op)(**args)
+        results = CALLS[op](**args)
     for found, kernel in zip(*(x if isinstance(x, tuple) else (x,) for x in (results, expected)), strict=True):
         assert found.dtype == kernel.dtype
         torch.testing.assert_close(found, kernel, equal_nan=True)

@@ -12,7 +12,7 @@ from optional import framework
 from rowgrad import optim
 
 torch = framework("torch")
-from rowgrad.torch.optim import RowOptimizer  # noqa: E402
+from rowgrad.torch._optim import RowOptimizer  # noqa: E402
 
 FORMULAS = {
     "sgd": optim.SGD(0.1),

@@ -1,4 +1,4 @@
-"""The `rowgrad` command: run pages, look operators up, run one on files, time them, check the installation.
+"""The `rowgrad` command: run pages, look operators up, run one on files, check the installation.
 
 All that is known of operators comes from the catalogue. Numba is loaded with the first operator that runs, and
 pyarrow with the first Parquet file, so that help stays quick.
@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import rowgrad
-from rowgrad._cli import bench, check, convert, doctor, op, ops, run, studio, tour
+from rowgrad._cli import check, convert, doctor, op, ops, run, studio, tour
 from rowgrad._cli.problems import QuietGroup
 
 EPILOG = """[bold]Examples[/bold]
@@ -60,7 +60,6 @@ app.command("ops")(ops.ops)
 app.add_typer(op.app, name="op")
 app.command("doctor")(doctor.doctor)
 app.command("tour")(tour.tour)
-app.command("bench")(bench.bench)
 app.command("studio")(studio.studio)
 
 

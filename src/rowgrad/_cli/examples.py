@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 import rowgrad
-from rowgrad import raw_ops
 from rowgrad._ops import Operator
 from rowgrad._runtime.dtypes import Array
+from rowgrad.blocks import raw_ops
 
 DIGITS = 1e-6  # the examples are written down to six digits
 
@@ -17,7 +17,7 @@ def call(
     operator: Operator, inputs: Mapping[str, Any], attributes: Mapping[str, Any] | None = None
 ) -> dict[str, Array]:
     """Call the public function of `operator`; the results by the names of its output pins."""
-    function = getattr(rowgrad, operator.function) if operator.function else getattr(raw_ops, operator.name)
+    function = getattr(rowgrad, operator.top_level) if operator.top_level else getattr(raw_ops, operator.name)
     results = function(**inputs, **(attributes or {}))
     if operator.result is None:
         results = (results,)

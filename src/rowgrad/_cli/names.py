@@ -3,8 +3,9 @@
 import difflib
 
 from rowgrad._cli.problems import BAD_USAGE, Problem
-from rowgrad._ops import BLOCKS, FAMILIES, OPERATORS, Operator
+from rowgrad._ops import Operator
 from rowgrad._ops.callables import by_function
+from rowgrad.blocks.operators import BLOCKS, FAMILIES, OPERATORS
 
 
 def in_order(*, blocks: bool = False) -> list[Operator]:
@@ -19,7 +20,7 @@ def find(name: str, *, blocks: bool = False) -> list[Operator]:
     The name of an operator finds that one; the name of a function finds all operators behind it (two, where its last
     input is optional). An operator without a function is found by its name in snake case too.
     """
-    wanted = name.replace("-", "_").casefold().removeprefix("raw_ops.")
+    wanted = name.replace("-", "_").casefold().removeprefix("blocks.").removeprefix("raw_ops.")
     functions = by_function()
     named = {operator.name.casefold(): operator for operator in (BLOCKS if blocks else OPERATORS).values()}
     if wanted in named:

@@ -13,10 +13,12 @@ from rich.text import Text
 
 from rowgrad._cli import names, show
 from rowgrad._cli.op import option_name
-from rowgrad._ops import BLOCKS, FAMILIES, OPERATORS, Attribute, Operator, Pin
+from rowgrad._ops import Attribute, Operator, Pin
 from rowgrad._ops.callables import function_signature, raw_signature
 from rowgrad._ops.catalogue import REQUIRED
 from rowgrad._ops.docstrings import default_of, page_call
+from rowgrad._ops.rule_text import texts
+from rowgrad.blocks.operators import BLOCKS, FAMILIES, OPERATORS
 
 NAME = typer.Argument(
     help="An operator, as SparseSliceGrad or sparse_slice_grad; all without it.", autocompletion=names.complete
@@ -44,7 +46,7 @@ def as_data(operator: Operator) -> dict[str, Any]:
     """An operator as plain data."""
     return {
         "name": operator.name,
-        "function": operator.function,
+        "function": operator.top_level,
         "family": operator.family,
         "role": operator.role,
         "in_tensorflow": operator.in_tensorflow,
@@ -56,8 +58,8 @@ def as_data(operator: Operator) -> dict[str, Any]:
         "formula": operator.formula,
         "errors": list(operator.errors),
         "cost": operator.cost,
-        "gradient": {name: list(_rules(rule)) for name, rule in operator.gradient.items()},
-        "compact_gradient": {name: list(_rules(rule)) for name, rule in operator.compact_gradient.items()},
+        "gradient": {name: texts(rule) for name, rule in operator.gradient.items()},
+        "compact_gradient": {name: texts(rule) for name, rule in operator.compact_gradient.items()},
         "updates": dict(operator.updates),
         "notes": operator.notes,
         "example": {
@@ -88,11 +90,6 @@ def _attribute_data(attribute: Attribute) -> dict[str, Any]:
         "default": None if required else attribute.default,
         "doc": attribute.doc,
     }
-
-
-def _rules(rule: str | tuple[str, ...]) -> tuple[str, ...]:
-    """The rules for one input; what they give is added up."""
-    return (rule,) if isinstance(rule, str) else rule
 
 
 def _origin(operator: Operator) -> str:
@@ -138,8 +135,8 @@ def print_reference(console: Console, operator: Operator) -> None:
     _section(console, "Errors", _pairs(text.partition(": ")[::2] for text in operator.errors))
     _section(console, "Cost", operator.cost)
     if operator.gradient:
-        rules = [(f"d_{pin}", " + ".join(_rules(rule))) for pin, rule in operator.gradient.items()]
-        rules += [(f"d_{pin}, compact", rule) for pin, rule in operator.compact_gradient.items()]
+        rules = [(f"d_{pin}", " + ".join(texts(rule))) for pin, rule in operator.gradient.items()]
+        rules += [(f"d_{pin}, compact", " + ".join(texts(rule))) for pin, rule in operator.compact_gradient.items()]
         _section(console, "Gradient", _pairs(rules))
     if operator.updates:
         _section(console, "Variables", _pairs((name, f"becomes {new}") for name, new in operator.updates.items()))
@@ -160,7 +157,7 @@ def _call(operator: Operator) -> str:
         return page_call(operator)
     outputs = ", ".join(pin.name for pin in operator.outputs)
     results = f"{operator.result.__name__}({outputs})" if operator.result else outputs
-    signature = function_signature([operator]) if operator.function else raw_signature(operator)
+    signature = function_signature([operator]) if operator.top_level else raw_signature(operator)
     return f"rowgrad.{operator.call_name}{signature} → {results}"
 
 

@@ -5,12 +5,12 @@ Exit codes: 1 for data that is wrong, 2 for a command that is, 130 for Ctrl-C.
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 import typer
 from rich.text import Text
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from rowgrad._cli.show import errors
 from rowgrad._runtime.texts import is_text
@@ -29,6 +29,14 @@ class Problem(Exception):
         self.code = code
 
 
+class QuietCommand(TyperCommand):
+    """A command that turns every error into one line."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command and leave with its exit code."""
+        _leave(super().main, *args, **kwargs)
+
+
 class QuietGroup(TyperGroup):
     """A group of commands that turns every error into one line."""
 
@@ -38,25 +46,29 @@ class QuietGroup(TyperGroup):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command and leave with its exit code."""
-        kwargs["standalone_mode"] = False
-        try:
-            given = args[0] if args else kwargs.get("args")
-            _check_arguments(sys.argv[1:] if given is None else given)
-            # Commands give nothing back, so that what comes back is the code of an early exit.
-            code = super().main(*args, **kwargs) or 0
-            if sys.stdout is not None:  # it is, where the caller has closed it
-                sys.stdout.flush()
-        except BrokenPipeError:
-            # Whoever read the output has seen enough; nothing is left to say, not even when Python closes the stream.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            code = BAD_DATA
-        except (KeyboardInterrupt, typer.Abort):
-            code = INTERRUPTED
-        except Exception as error:
-            if os.environ.get("ROWGRAD_TRACEBACK"):
-                raise
-            code = report(error)
-        sys.exit(code)
+        _leave(super().main, *args, **kwargs)
+
+
+def _leave(main: Callable[..., Any], *args: Any, **kwargs: Any) -> NoReturn:
+    kwargs["standalone_mode"] = False
+    try:
+        given = args[0] if args else kwargs.get("args")
+        _check_arguments(sys.argv[1:] if given is None else given)
+        # Commands give nothing back, so that what comes back is the code of an early exit.
+        code = main(*args, **kwargs) or 0
+        if sys.stdout is not None:  # it is, where the caller has closed it
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; nothing is left to say, not even when Python closes the stream.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = BAD_DATA
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    except Exception as error:
+        if os.environ.get("ROWGRAD_TRACEBACK"):
+            raise
+        code = report(error)
+    sys.exit(code)
 
 
 def _check_arguments(arguments: Sequence[str]) -> None:

@@ -4,7 +4,6 @@ Every number printed comes out of a call of the public functions. Inputs are tho
 what the forward operator gets follows from its gradient rule, so that the gradient meets the ids of the look-up.
 """
 
-import ast
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from rich.text import Text
 
 from rowgrad._cli import examples, pictures, show
 from rowgrad._ops import OPERATORS, Operator
-from rowgrad._ops.gradients import parse
+from rowgrad._ops.gradients import Namespace, each, mentioned
 from rowgrad._runtime.dtypes import Array
 
 
@@ -84,17 +83,32 @@ def stops() -> list[Stop]:
     ]  # fmt: skip
 
 
+def _arguments(operator: Operator, gradient: str) -> tuple[str, ...]:
+    """The names that a rule of `operator` hands on to `gradient`: it is called with names in place of arrays."""
+    calls: dict[str, tuple[str, ...]] = {}
+
+    def recorded(called: Operator) -> Callable[..., Any]:
+        def call(*names: str) -> Any:
+            calls.setdefault(called.name, names)
+            return called.result(*names[:1] * len(called.outputs)) if called.result else ""
+
+        return call
+
+    op = Namespace(OPERATORS, recorded, rows=lambda name: f"rows of {name}")
+    for rule in (*operator.gradient.values(), *operator.compact_gradient.values()):
+        for one in each(rule):
+            one(op, *mentioned(one))
+    return calls[gradient]
+
+
 def _stop(forward: str, gradient: str, draw: Callable[[Any, Console], None], sentence: str, **changes: Any) -> Stop:
     """A stop at the worked example of `gradient`; `changes` make the example of `forward` fit where it does not."""
     operator, backward = OPERATORS[forward], OPERATORS[gradient]
-    rules = map(str, (*operator.gradient.values(), *operator.compact_gradient.values()))
-    rule = parse(next(rule for rule in rules if rule.startswith(f"{gradient}(")))
-    call = next(node for node in ast.walk(rule) if isinstance(node, ast.Call))
     inputs = dict(backward.example.inputs)
     forward_inputs = dict(operator.example.inputs)
-    for argument, pin in zip(call.args, backward.inputs, strict=True):
-        if isinstance(argument, ast.Name) and argument.id in forward_inputs:
-            forward_inputs[argument.id] = inputs[pin.name]
+    for name, pin in zip(_arguments(operator, gradient), backward.inputs, strict=True):
+        if name in forward_inputs:
+            forward_inputs[name] = inputs[pin.name]
     return Stop(operator, backward, sentence, draw, {**forward_inputs, **changes}, inputs)
 
 

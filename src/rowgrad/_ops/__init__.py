@@ -1,6 +1,7 @@
-"""The operators: one file per family, each with its checks, shapes, gradient rules and the call into the kernels.
+"""The sparse operators: one file per family, each with its checks, shapes, gradient rules and calls into the kernels.
 
-`OPERATORS` holds all of them by name, in the order in which users meet them; `BLOCKS` also what only pages have.
+`OPERATORS` holds them by name, in the order in which users meet them. Pages have more (`rowgrad.blocks.operators`),
+declared by the same means; nothing here depends on them.
 """
 
 from importlib import import_module
@@ -18,21 +19,11 @@ FAMILIES = {
     "offsets": "Segments by offsets",
     "fill_empty_rows": "Filling empty rows",
     "sparse_slice": "Slicing sparse tensors",
-    "elementwise": "Elementwise arithmetic",
-    "shaping": "Shapes and axes",
-    "joining": "Joining and cutting",
-    "gathering": "Rows and elements by index",
-    "reductions": "Sums, means and products",
-    "losses": "Losses",
     "sparse_dense": "From sparse to dense",
-    "updates": "New values of variables",
-    "page": "Data on pages",
 }
 for _family in FAMILIES:
     import_module(f"{__name__}.{_family}")
 
-# Everything a page may hold, and, of these, what is a function of arrays.
-BLOCKS = dict(sorted(catalogue.OPERATORS.items(), key=lambda item: list(FAMILIES).index(item[1].family)))
-OPERATORS = {name: operator for name, operator in BLOCKS.items() if operator.role == "operator"}
+OPERATORS = dict(sorted(catalogue.OPERATORS.items(), key=lambda item: list(FAMILIES).index(item[1].family)))
 
-__all__ = ["BLOCKS", "FAMILIES", "OPERATORS", "Attribute", "Example", "Operator", "Pin"]
+__all__ = ["FAMILIES", "OPERATORS", "Attribute", "Example", "Operator", "Pin"]

@@ -19,12 +19,12 @@ from rowgrad.errors import InvalidArgumentError, OutOfRangeError
 # What shape rules are given (shapes, values or attributes, by name), and what they give.
 Known = Mapping[str, Any]
 Result = dict[str, Shape | None]
-Rule = Callable[[Known, Known, Known], Result]
+ShapeRule = Callable[[Known, Known, Known], Result]
 
 MOST_DIMENSIONS = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32  # NumPy's own limit
 
 
-def ask(rule: Rule, inputs: Mapping[str, Any], **attributes: Any) -> Any:
+def ask(rule: ShapeRule, inputs: Mapping[str, Any], **attributes: Any) -> Any:
     """The shape of the (first) output, checked, by the shape rule of an operator whose inputs are all there."""
     shapes = {name: [x.shape for x in v] if isinstance(v, tuple) else np.shape(v) for name, v in inputs.items()}
     return next(iter(rule(shapes, inputs, attributes).values()))

@@ -1,15 +1,67 @@
 """Operators as functions: arguments by position and by name, with a signature and a docstring.
 
-Two operators that share a function's name differ in their last input, which is then optional.
+All functions are made here, those of `rowgrad`, `raw_ops`, `rowgrad.torch` and `rowgrad.jax`; a `FrontEnd` says in what
+they differ. Two operators that share a function's name differ in their last input, which is then optional.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from inspect import Parameter, Signature
 from typing import Any
 
 from rowgrad._ops.attributes import check_attributes
 from rowgrad._ops.catalogue import OPERATORS, REQUIRED, Operator
-from rowgrad._ops.docstrings import docstring
+from rowgrad._ops.docstrings import Option, default_of, docstring, example_lines
+
+
+@dataclass(frozen=True)
+class FrontEnd:
+    """How the functions of one module are made.
+
+    `bind` gives what runs an operator, with all inputs by position and options by name; `options` are those that an
+    operator has here, by name. `example` gives the lines of the worked example of an operator that is called by a name;
+    `closing` is the last paragraph of the docstring.
+    """
+
+    module: str
+    bind: Callable[[Operator], Callable[..., Any]]
+    options: Callable[[Operator], Mapping[str, Option]]
+    example: Callable[[Operator, str], Iterable[str]] = example_lines
+    closing: Callable[[list[Operator]], str] = lambda operators: ""
+
+
+def make_functions(front_end: FrontEnd) -> dict[str, Callable[..., Any]]:
+    """The functions of `front_end`, by name."""
+    return {name: make_function(name, operators, front_end) for name, operators in by_function().items()}
+
+
+def make_function(name: str, operators: list[Operator], front_end: FrontEnd) -> Callable[..., Any]:
+    """The function `name` for `operators`, the one with the fewest inputs first."""
+    inputs = _inputs(operators)
+    options = front_end.options(operators[-1])
+    names, option_names = tuple(inputs.parameters), tuple(options)
+    shorter, longer = front_end.bind(operators[0]), front_end.bind(operators[-1])
+    needed = len(operators[0].inputs)
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        given = {}
+        if kwargs or not needed <= len(args) <= len(names):
+            given = {name: kwargs.pop(name) for name in option_names if name in kwargs}
+            args = _bind(inputs, names, args, kwargs)
+        if len(args) == needed:
+            return shorter(*args, **given)
+        if args[-1] is None:
+            return shorter(*args[:needed], **given)
+        return longer(*args, **given)
+
+    call = f"{front_end.module}.{name}"
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = front_end.module
+    function.__doc__ = docstring(
+        operators, options, front_end.example(operators[0], call), front_end.closing(operators)
+    )
+    function.__signature__ = signature(operators, front_end)  # type: ignore[attr-defined]
+    return function
 
 
 def by_function() -> dict[str, list[Operator]]:
@@ -21,79 +73,31 @@ def by_function() -> dict[str, list[Operator]]:
     return groups
 
 
-def function_signature(operators: list[Operator]) -> Signature:
+def top_level() -> list[str]:
+    """The names of the functions that are at the top level of the package and of the front ends."""
+    return sorted({operator.top_level for operator in OPERATORS.values() if operator.top_level})
+
+
+def signature(operators: list[Operator], front_end: FrontEnd) -> Signature:
     """The signature of the function for `operators`."""
+    options = [
+        Parameter(
+            name, Parameter.KEYWORD_ONLY, default=Parameter.empty if option.default is REQUIRED else option.default
+        )
+        for name, option in front_end.options(operators[-1]).items()
+    ]
+    return Signature([*_inputs(operators).parameters.values(), *options])
+
+
+def _inputs(operators: list[Operator]) -> Signature:
     required = {pin.name for pin in operators[0].inputs}
     return Signature([
         Parameter(pin.name, Parameter.POSITIONAL_OR_KEYWORD, default=Parameter.empty if pin.name in required else None)
         for pin in operators[-1].inputs
-    ] + _options(operators[-1]))  # fmt: skip
+    ])  # fmt: skip
 
 
-def _options(operator: Operator) -> list[Parameter]:
-    return [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in operator.options]
-
-
-def raw_signature(operator: Operator) -> Signature:
-    """Inputs, then attributes, then `name`, as in TensorFlow."""
-    inputs = [p for p in function_signature([operator]).parameters.values() if p.kind is not Parameter.KEYWORD_ONLY]
-    attributes = [
-        Parameter(a.name, Parameter.KEYWORD_ONLY, default=Parameter.empty if a.default is REQUIRED else a.default)
-        for a in operator.attributes
-    ]
-    return Signature([*inputs, *attributes, Parameter("name", Parameter.KEYWORD_ONLY, default=None)])
-
-
-def make_function(name: str, operators: list[Operator]) -> Callable[..., Any]:
-    """The snake-case function `name`."""
-    signature = function_signature(operators)
-    shortest, longest = operators[0], operators[-1]
-    names = tuple(pin.name for pin in longest.inputs)
-    needed = len(shortest.inputs)
-
-    def function(*args: Any, **kwargs: Any) -> Any:
-        options = {}
-        if kwargs or not needed <= len(args) <= len(names):
-            options = {name: kwargs.pop(name) for name in longest.options if name in kwargs}
-            args = _bind(signature, names, args, kwargs)
-        if len(args) == needed:
-            return shortest(*args, **options)
-        if args[-1] is None:
-            return shortest(*args[:needed], **options)
-        return longest(*args, **options)
-
-    return _dressed(function, name, "rowgrad", docstring(operators, name), signature)
-
-
-def make_raw_op(operator: Operator) -> Callable[..., Any]:
-    """The function with TensorFlow's name and attributes; `name` is taken, and changes nothing."""
-    signature = function_signature([operator])
-    names = tuple(pin.name for pin in operator.inputs)
-
-    def function(*args: Any, name: str | None = None, **kwargs: Any) -> Any:
-        if not operator.attributes:
-            return operator(*_bind(signature, names, args, kwargs))
-        given = {a.name: kwargs.pop(a.name) for a in operator.attributes if a.name in kwargs}
-        inputs = _bind(signature, names, args, kwargs)
-        return operator(*inputs, **check_attributes(operator, given))
-
-    text = docstring([operator], f"raw_ops.{operator.name}", raw=True)
-    return _dressed(function, operator.name, "rowgrad.raw_ops", text, raw_signature(operator))
-
-
-def _dressed(
-    function: Callable[..., Any], name: str, module: str, text: str, signature: Signature
-) -> Callable[..., Any]:
-    function.__name__ = function.__qualname__ = name
-    function.__module__ = module
-    function.__doc__ = text
-    function.__signature__ = signature  # type: ignore[attr-defined]
-    return function
-
-
-def _bind(
-    signature: Signature, names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Any, ...]:
+def _bind(inputs: Signature, names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """Arguments by position and by name, in order. (`Signature.bind` alone takes as long as a small operator.)"""
     given = len(args)
     if len(kwargs) + given == len(names):
@@ -101,6 +105,60 @@ def _bind(
             return (*args, *(kwargs[name] for name in names[given:]))
         except KeyError:
             pass
-    bound = signature.bind(*args, **kwargs)
+    bound = inputs.bind(*args, **kwargs)
     bound.apply_defaults()
     return tuple(bound.arguments[name] for name in names)
+
+
+# On arrays
+
+OPTIONS = {
+    "out": Option(
+        None,
+        "array, optional",
+        "Where to put the (first) result: of its shape and type, contiguous, apart from the inputs.",
+    ),
+    "plan": Option(
+        None,
+        "Plan, optional",
+        "What `rowgrad.plan` made of the same ids; then `indices` and `segment_ids` may be None.",
+    ),
+}
+
+
+def attribute_options(operator: Operator) -> dict[str, Option]:
+    """The attributes of `operator` as options."""
+    return {a.name: Option(a.default, f"{a.kind}, {default_of(a)}", a.doc) for a in operator.attributes}
+
+
+def _with_attributes(operator: Operator) -> Callable[..., Any]:
+    if not operator.attributes:
+        return lambda *values, name=None: operator(*values)
+    return lambda *values, name=None, **given: operator(*values, **check_attributes(operator, given))
+
+
+ON_ARRAYS = FrontEnd(
+    "rowgrad",
+    bind=lambda operator: operator,
+    options=lambda operator: {name: OPTIONS[name] for name in operator.options},
+)
+
+
+def make_raw_op(operator: Operator) -> Callable[..., Any]:
+    """The function with TensorFlow's name and attributes; `name` is taken, and changes nothing."""
+    return make_function(operator.name, [operator], _raw(operator))
+
+
+def _raw(operator: Operator) -> FrontEnd:
+    options = {**attribute_options(operator), "name": Option(None)}
+    return FrontEnd(f"rowgrad.{operator.module}", _with_attributes, lambda _: options)
+
+
+def function_signature(operators: list[Operator]) -> Signature:
+    """The signature of the function of `rowgrad` for `operators`."""
+    return signature(operators, ON_ARRAYS)
+
+
+def raw_signature(operator: Operator) -> Signature:
+    """Inputs, then attributes, then `name`, as in TensorFlow."""
+    return signature([operator], _raw(operator))

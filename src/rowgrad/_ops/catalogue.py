@@ -1,7 +1,8 @@
-"""The catalogue: each operator declared once, and what is derived from a declaration when it is called.
+"""Operators: each declared once, and what is derived from a declaration when it is called.
 
-Families (`sparse_segment.py`, …) declare their operators with `declare`; `load` brings all of them together. Functions,
-`raw_ops`, reference pages and the command line read the declarations and keep no list of their own.
+Families (`sparse_segment.py`, …) declare the sparse operators with `declare`; those of pages have a catalogue of their
+own in `rowgrad.blocks.operators`. Functions, `raw_ops`, reference pages and the command line read the declarations and
+keep no list of their own.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +18,7 @@ from rowgrad._runtime.dtypes import Array
 from rowgrad._runtime.memory import check_apart
 from rowgrad.errors import RowgradError
 
+Rule = Callable[..., Any]  # a gradient rule, see `gradients`
 REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "REQUIRED"})()
 
 
@@ -50,9 +52,11 @@ class Operator:
     """One operator.
 
     `compute` takes ndarrays (lone whole numbers as ints) and, by name, attributes; it checks them, and gives ndarrays.
-    `gradient` has one rule per differentiable input, or several that are added up, each written as a call of other
+    `gradient` has one rule per differentiable input, or several that are added up, each a function that calls other
     operators (see `gradients`). `options` are keyword arguments that change how the result is made, not what it is:
-    ``out`` and ``plan``. `function` is the name at the top level of the package, for those that have one.
+    ``out`` and ``plan``. `function` is the name in snake case, for those that have one; it stands at the top level of
+    the package and of the front ends, unless the operator is `raw_only`: there only to differentiate others. `module`
+    is where it is under TensorFlow's name.
 
     `shape_rule` gives the shapes of the outputs where the notation of pins does not (see `shapes`). `updates` names,
     for each input that is a variable, the output that is its new value. `role` is ``"operator"``, or what the block
@@ -71,8 +75,8 @@ class Operator:
     cost: str
     example: Example
     compute: Callable[..., Any]
-    gradient: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
-    compact_gradient: Mapping[str, str] = field(default_factory=dict)
+    gradient: Mapping[str, Rule | tuple[Rule, ...]] = field(default_factory=dict)
+    compact_gradient: Mapping[str, Rule] = field(default_factory=dict)
     attributes: tuple[Attribute, ...] = ()
     options: tuple[str, ...] = ()
     result: type | None = None
@@ -81,6 +85,8 @@ class Operator:
     shape_rule: Callable[..., Mapping[str, Any]] | None = None
     updates: Mapping[str, str] = field(default_factory=dict)
     role: str = "operator"
+    module: str = "raw_ops"
+    raw_only: bool = False
     fitters: tuple[Input, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -99,9 +105,14 @@ class Operator:
         return self.types.get(pin.dtype, (pin.dtype,))
 
     @property
+    def top_level(self) -> str | None:
+        """Its name at the top level of the package, if it is there."""
+        return None if self.raw_only else self.function
+
+    @property
     def call_name(self) -> str:
-        """How users call it: ``sparse_slice``, or ``raw_ops.MatMul``."""
-        return self.function or f"raw_ops.{self.name}"
+        """How users call it: ``sparse_slice``, or ``raw_ops.SparseToDense``."""
+        return self.top_level or f"{self.module}.{self.name}"
 
     def __call__(self, *values: Any, **options: Any) -> Any:
         """Run on whatever arrays the caller holds, all inputs in order; results are of the kind of the first.
@@ -201,8 +212,13 @@ OPERATORS: dict[str, Operator] = {}
 
 
 def declare(operator: Operator) -> Operator:
-    """Add `operator` to the catalogue."""
-    if operator.name in OPERATORS:
+    """Add `operator` to the catalogue of sparse operators."""
+    return add(operator, OPERATORS)
+
+
+def add(operator: Operator, catalogue: dict[str, Operator]) -> Operator:
+    """Add `operator` to `catalogue`."""
+    if operator.name in catalogue:
         raise ValueError(f"{operator.name} is declared twice")
-    OPERATORS[operator.name] = operator
+    catalogue[operator.name] = operator
     return operator

@@ -3,9 +3,9 @@
 The worked example of each operator becomes a doctest: the call, and its results, rounded where they are stated so.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from textwrap import indent
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,25 +13,35 @@ from rowgrad._ops.catalogue import REQUIRED, Attribute, Operator
 from rowgrad._ops.pins import Pin
 
 
-def docstring(operators: list[Operator], name: str, *, raw: bool = False) -> str:
-    """The docstring of the function `name` that stands for `operators`, the one with the fewest inputs first.
+class Option(NamedTuple):
+    """A keyword argument of a function that is no input: what it is, and a sentence, if it needs one."""
 
-    `raw` ones take the attributes, the others the options.
+    default: Any
+    kind: str = ""
+    doc: str = ""
+
+
+def docstring(operators: list[Operator], options: Mapping[str, Option], example: Iterable[str], closing: str) -> str:
+    """The docstring of a function that stands for `operators`, the one with the fewest inputs first.
+
+    It ends with the lines of an `example` and a `closing` paragraph, where there are any.
     """
     shortest, longest = operators[0], operators[-1]
     optional = {pin.name for pin in longest.inputs} - {pin.name for pin in shortest.inputs}
     inputs = [_pin(longest, pin, pin.name in optional) for pin in longest.inputs]
     sections = [
         shortest.summary,
-        _section("Parameters", [*inputs, *(_attributes(longest) if raw else _options(longest))]),
+        _section("Parameters", [*inputs, *_options(options)]),
         _section("Returns", (_pin(longest, pin, False) for pin in longest.outputs)),
         _section("Raises", (f"{cls}\n    {text}." for cls, text in _errors(longest))),
         _section(
             "Notes", [_code(longest.formula), "", *([longest.notes] if longest.notes else []), f"Cost: {longest.cost}"]
         ),
-        _section("Examples", ["\n".join(example_lines(shortest, f"rowgrad.{name}"))]),
     ]
-    return "\n\n".join(sections) + "\n"
+    lines = list(example)
+    if lines:
+        sections.append(_section("Examples", lines))
+    return "\n\n".join([*sections, *([closing] if closing else [])]) + "\n"
 
 
 def _section(title: str, entries: Any) -> str:
@@ -45,24 +55,13 @@ def _pin(operator: Operator, pin: Pin, optional: bool) -> str:
     return f"{pin.name} : {what} {pin.shape}{', optional' * optional}\n    {pin.doc}"
 
 
-def _attributes(operator: Operator) -> list[str]:
-    return [f"{a.name} : {a.kind}, {default_of(a)}\n    {a.doc}" for a in operator.attributes]
+def _options(options: Mapping[str, Option]) -> list[str]:
+    return [f"{name} : {option.kind}\n    {option.doc}" for name, option in options.items() if option.doc]
 
 
 def default_of(attribute: Attribute) -> str:
     """What an attribute is if it is not given: ``default True``, or ``required``."""
     return "required" if attribute.default is REQUIRED else f"default {attribute.default!r}"
-
-
-OPTIONS = {
-    "out": "Where to put the (first) result: of its shape and type, contiguous, apart from the inputs.",
-    "plan": "What `rowgrad.plan` made of the same ids; then `indices` and `segment_ids` may be None.",
-}
-
-
-def _options(operator: Operator) -> list[str]:
-    types = {"out": "array", "plan": "Plan"}
-    return [f"{name} : {types[name]}, optional\n    {OPTIONS[name]}" for name in operator.options]
 
 
 def _errors(operator: Operator) -> Iterator[tuple[str, str]]:
@@ -78,20 +77,20 @@ def _code(formula: str) -> str:
     return "::\n\n" + indent(formula, "    ")
 
 
-def example_lines(operator: Operator, call: str) -> Iterator[str]:
-    """The worked example of `operator` as a doctest."""
+def example_lines(operator: Operator, call: str, as_array: str = "{}") -> Iterator[str]:
+    """The worked example of `operator` as a doctest; `as_array` makes a result one that can be rounded."""
     example = operator.example
-    yield ">>> import rowgrad"
+    yield f">>> import {call.rpartition('.')[0].removesuffix('.raw_ops')}"
     yield f">>> result = {call}("
     for name, value in {**example.inputs, **example.attributes}.items():
         yield f"...     {name}={value!r},"
     yield "... )"
     for name, value in example.outputs.items():
         expected = np.array(value)
-        rounded = ""
+        result = f"result.{name}" if operator.result else "result"
         if _is_rounded(expected):
-            expected, rounded = expected.round(5), ".astype(float).round(5)"
-        yield f">>> print({f'result.{name}' if operator.result else 'result'}{rounded})"
+            expected, result = expected.round(5), f"{as_array.format(result)}.astype(float).round(5)"
+        yield f">>> print({result})"
         yield from str(expected).splitlines()
 
 

@@ -178,7 +178,6 @@ GRAD_FORMULA = (
 )
 ROW_ERROR = "OutOfRangeError: a row is not in [0, {rows}); with no rows there can be no entries"
 REVERSE = Pin("reverse_index_map", "int64", "[N]", "Where each entry of the input went.")
-FILL_GRADIENT = "{op}(reverse_index_map, d_output_values).{result}"
 FORWARD_COST = "O(N + rows); entries whose rows do not come sorted are sorted once, in O(N · log rows)."
 
 declare(Operator(
@@ -218,8 +217,12 @@ declare(Operator(
     ),
     compute=_fill_sparse,
     gradient={
-        "values": FILL_GRADIENT.format(op="SparseFillEmptyRowsGrad", result="d_values"),
-        "default_value": FILL_GRADIENT.format(op="SparseFillEmptyRowsGrad", result="d_default_value"),
+        "values": lambda op, reverse_index_map, d_output_values: (
+            op.SparseFillEmptyRowsGrad(reverse_index_map, d_output_values).d_values
+        ),
+        "default_value": lambda op, reverse_index_map, d_output_values: (
+            op.SparseFillEmptyRowsGrad(reverse_index_map, d_output_values).d_default_value
+        ),
     },
     result=FilledRows,
     notes="Columns and the other sizes of dense_shape may be anything, duplicates stay, and rows need not come sorted.",
@@ -259,15 +262,18 @@ declare(Operator(
     ),
     compute=_fill_ragged,
     gradient={
-        "values": FILL_GRADIENT.format(op="RaggedFillEmptyRowsGrad", result="d_values"),
-        "default_value": FILL_GRADIENT.format(op="RaggedFillEmptyRowsGrad", result="d_default_value"),
+        "values": lambda op, reverse_index_map, d_output_values: (
+            op.RaggedFillEmptyRowsGrad(reverse_index_map, d_output_values).d_values
+        ),
+        "default_value": lambda op, reverse_index_map, d_output_values: (
+            op.RaggedFillEmptyRowsGrad(reverse_index_map, d_output_values).d_default_value
+        ),
     },
     result=FilledRagged,
 ))  # fmt: skip
 
 
 def _declare_grad(prefix: str, function: str) -> None:
-    second = "SparseFillEmptyRowsGradGrad(reverse_index_map, d_d_values, d_d_default_value, rows(grad_values))"
     declare(Operator(
         name=f"{prefix}FillEmptyRowsGrad",
         function=function,
@@ -295,7 +301,11 @@ def _declare_grad(prefix: str, function: str) -> None:
         ),
         compute=_fill_grad,
         options=("out",),
-        gradient={"grad_values": second},
+        gradient={
+            "grad_values": lambda op, reverse_index_map, d_d_values, d_d_default_value, grad_values: (
+                op.SparseFillEmptyRowsGradGrad(reverse_index_map, d_d_values, d_d_default_value, op.rows(grad_values))
+            )
+        },
         result=FillGradient,
         notes="Half and bfloat16 are summed in float32 and rounded once; TensorFlow rounds after each addition.",
     ))  # fmt: skip
@@ -304,10 +314,10 @@ def _declare_grad(prefix: str, function: str) -> None:
 _declare_grad("Sparse", "sparse_fill_empty_rows_grad")
 _declare_grad("Ragged", "ragged_fill_empty_rows_grad")
 
-_BACK = "SparseFillEmptyRowsGrad(reverse_index_map, d_output)"
 declare(Operator(
     name="SparseFillEmptyRowsGradGrad",
     function="sparse_fill_empty_rows_grad_grad",
+    raw_only=True,
     family="fill_empty_rows",
     summary="The gradient of a fill gradient to its grad_values: send both results' gradients where they came from.",
     inputs=(
@@ -336,8 +346,12 @@ declare(Operator(
     compute=_fill_grad_grad,
     options=("out",),
     gradient={
-        "d_values_grad": f"{_BACK}.d_values",
-        "d_default_value_grad": f"{_BACK}.d_default_value",
+        "d_values_grad": lambda op, reverse_index_map, d_output: (
+            op.SparseFillEmptyRowsGrad(reverse_index_map, d_output).d_values
+        ),
+        "d_default_value_grad": lambda op, reverse_index_map, d_output: (
+            op.SparseFillEmptyRowsGrad(reverse_index_map, d_output).d_default_value
+        ),
     },
     in_tensorflow=False,
 ))  # fmt: skip

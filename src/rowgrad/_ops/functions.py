@@ -1,6 +1,13 @@
-"""The operators as functions in snake case, made from the catalogue. `functions.pyi` lists them for editors."""
+"""The operators as functions in snake case, made from the catalogue; those at the top level of `rowgrad` and others."""
 
-from rowgrad._ops.callables import by_function, make_function
+from typing import Any
 
-__all__ = sorted(by_function())
-globals().update({name: make_function(name, operators) for name, operators in by_function().items()})
+from rowgrad._ops.callables import ON_ARRAYS, make_functions
+
+_functions = make_functions(ON_ARRAYS)
+__all__ = sorted(_functions)
+globals().update(_functions)
+
+
+def __getattr__(name: str) -> Any:  # tells type checkers that there are more names than are written here
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -246,8 +246,10 @@ declare(Operator(
     ),
     compute=_max,
     options=("out",),
-    gradient={"data": "SparseSegmentMaxGrad(d_output, chosen, rows(data))"},
-    compact_gradient={"data": "SparseSegmentMaxGradV2(d_output, chosen, rows(data))"},
+    gradient={"data": lambda op, d_output, chosen, data: op.SparseSegmentMaxGrad(d_output, chosen, op.rows(data))},
+    compact_gradient={
+        "data": lambda op, d_output, chosen, data: op.SparseSegmentMaxGradV2(d_output, chosen, op.rows(data))
+    },
     result=SegmentMax,
     notes="The first NaN of a segment is larger than all numbers; 0 and -0 are equal, and the first is kept.",
     in_tensorflow=False,
@@ -274,7 +276,7 @@ declare(Operator(
     ),
     compute=partial(_gradient, False),
     options=("out",),
-    gradient={"grad": "SparseSegmentMaxGradGrad(d_output, chosen)"},
+    gradient={"grad": lambda op, d_output, chosen: op.SparseSegmentMaxGradGrad(d_output, chosen)},
     notes=SUMS[0].upper() + SUMS[1:],
     in_tensorflow=False,
 ))  # fmt: skip
@@ -303,7 +305,11 @@ declare(Operator(
         {"output": [[0.0, 1.0, 8.0], [4.0, 2.0, 0.0]], "sorted_unique_indices": [2, 7]},
     ),
     compute=partial(_gradient, True),
-    gradient={"grad": "SparseSegmentMaxGradGrad(d_output, ChosenRank(sorted_unique_indices, chosen))"},
+    gradient={
+        "grad": lambda op, d_output, sorted_unique_indices, chosen: op.SparseSegmentMaxGradGrad(
+            d_output, op.ChosenRank(sorted_unique_indices, chosen)
+        )
+    },
     result=RowGradient,
     notes="Row u equals row sorted_unique_indices[u] of the dense gradient bit for bit; " + SUMS,
     in_tensorflow=False,
@@ -312,6 +318,7 @@ declare(Operator(
 declare(Operator(
     name="SparseSegmentMaxGradGrad",
     function="sparse_segment_max_grad_grad",
+    raw_only=True,
     family="segment_max",
     summary="The gradient of SparseSegmentMaxGrad to its grad: fetch each element from the row that was chosen.",
     inputs=(Pin("grad", "T", "[M, ...]", "What flows into the dense gradient's output."), CHOSEN),
@@ -330,13 +337,14 @@ declare(Operator(
     ),
     compute=_grad_grad,
     options=("out",),
-    gradient={"grad": "SparseSegmentMaxGrad(d_output, chosen, rows(grad))"},
+    gradient={"grad": lambda op, d_output, chosen, grad: op.SparseSegmentMaxGrad(d_output, chosen, op.rows(grad))},
     in_tensorflow=False,
 ))  # fmt: skip
 
 declare(Operator(
     name="ChosenRank",
     function="chosen_rank",
+    raw_only=True,
     family="segment_max",
     summary="Where each chosen row stands among the sorted distinct ones: the row of a compact gradient it went to.",
     inputs=(

@@ -193,18 +193,31 @@ def _add_products(product: Array, rows: Array, columns: Array, weights: Array, b
 
 # Declarations
 
-# The indices as a matrix, whichever way they came.
-AS_MATRIX = "Reshape(sparse_indices, Concat([[-1], Shape(output_shape)], 0))"
-# A scalar that stood for all values gets the sum of what flows to them.
-TO_VALUES = (
-    f"Reshape(ReduceSum(GatherNd(d_dense, {AS_MATRIX}), BroadcastGradientArgs(Shape(sparse_values), "
-    f"Slice(Shape({AS_MATRIX}), [0], [1])).r0), Shape(sparse_values))"
-)
-# The default is wherever no value was written.
-TO_DEFAULT = (
-    "ReduceSum(Reshape(Mul(d_dense, SparseToDense(sparse_indices, output_shape, ZerosLike(default_value), "
-    "OnesLike(default_value), validate_indices=validate_indices)), [-1]), [0])"
-)
+# The rules of these two call operators that only pages have.
+
+
+def _as_matrix(op: Any, sparse_indices: Any, output_shape: Any) -> Any:
+    """The indices as a matrix, whichever way they came."""
+    return op.Reshape(sparse_indices, op.Concat([[-1], op.Shape(output_shape)], 0))
+
+
+def _to_values(op: Any, d_dense: Any, sparse_indices: Any, output_shape: Any, sparse_values: Any) -> Any:
+    """A scalar that stood for all values gets the sum of what flows to them."""
+    found = op.GatherNd(d_dense, _as_matrix(op, sparse_indices, output_shape))
+    axes = op.BroadcastGradientArgs(
+        op.Shape(sparse_values), op.Slice(op.Shape(_as_matrix(op, sparse_indices, output_shape)), [0], [1])
+    ).r0
+    return op.Reshape(op.ReduceSum(found, axes), op.Shape(sparse_values))
+
+
+def _to_default(
+    op: Any, d_dense: Any, sparse_indices: Any, output_shape: Any, default_value: Any, validate_indices: Any
+) -> Any:
+    """The default is wherever no value was written."""
+    zero, one = op.ZerosLike(default_value), op.OnesLike(default_value)
+    is_default = op.SparseToDense(sparse_indices, output_shape, zero, one, validate_indices=validate_indices)
+    return op.ReduceSum(op.Reshape(op.Mul(d_dense, is_default), [-1]), [0])
+
 
 declare(Operator(
     name="SparseToDense",
@@ -244,14 +257,24 @@ declare(Operator(
     ),
     compute=_to_dense,
     shape_rule=_dense_shape,
-    gradient={"sparse_values": TO_VALUES, "default_value": TO_DEFAULT},
+    gradient={"sparse_values": _to_values, "default_value": _to_default},
     notes="Where an index occurs more than once, the last value stays; the gradient, as TensorFlow's, does not know "
     "that, and gives all of them what flows to that place.",
 ))  # fmt: skip
 
-A_ROWS = "Gather(Transpose(a_indices, [1, 0]), 1 if adjoint_a else 0)"
-A_COLUMNS = "Gather(Transpose(a_indices, [1, 0]), 0 if adjoint_a else 1)"
-BACK = "SparseTensorDenseMatMul(a_indices, a_values, a_shape, d_product, adjoint_a=not adjoint_a)"
+
+def _to_entries(op: Any, d_product: Any, a_indices: Any, b: Any, adjoint_a: Any, adjoint_b: Any) -> Any:
+    """Each entry gets the dot product of its row of the gradient and its row of b."""
+    rows = op.Gather(d_product, op.Gather(op.Transpose(a_indices, [1, 0]), 1 if adjoint_a else 0))
+    b = op.Transpose(b, [1, 0]) if adjoint_b else b
+    columns = op.Gather(b, op.Gather(op.Transpose(a_indices, [1, 0]), 0 if adjoint_a else 1))
+    return op.ReduceSum(op.Mul(rows, columns), [1])
+
+
+def _to_b(op: Any, d_product: Any, a_indices: Any, a_values: Any, a_shape: Any, adjoint_a: Any, adjoint_b: Any) -> Any:
+    back = op.SparseTensorDenseMatMul(a_indices, a_values, a_shape, d_product, adjoint_a=not adjoint_a)
+    return op.Transpose(back, [1, 0]) if adjoint_b else back
+
 
 declare(Operator(
     name="SparseTensorDenseMatMul",
@@ -287,10 +310,6 @@ declare(Operator(
     ),
     compute=_multiply,
     shape_rule=_product_shape,
-    gradient={
-        "a_values": f"ReduceSum(Mul(Gather(d_product, {A_ROWS}), "
-        f"Gather(Transpose(b, [1, 0]) if adjoint_b else b, {A_COLUMNS})), [1])",
-        "b": f"Transpose({BACK}, [1, 0]) if adjoint_b else {BACK}",
-    },
+    gradient={"a_values": _to_entries, "b": _to_b},
     notes="Half and bfloat16 are summed in float32 and rounded once. The gradient is for real types.",
 ))  # fmt: skip

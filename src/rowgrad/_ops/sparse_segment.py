@@ -151,7 +151,6 @@ def _declare(kind: str, *, counted: bool) -> None:
         inputs["num_segments"] = 4
         output = output + [[0.0, 0.0, 0.0]] * (4 - len(output))
         extra = (Pin("num_segments", "Tnum", "[]", "The number of rows of the output; at least the last id + 1."),)
-    gradient = f"SparseSegment{kind}Grad{{}}(d_output, indices, segment_ids, rows(data))"
     declare(Operator(
         name=f"SparseSegment{kind}" + "WithNumSegments" * counted,
         function=f"sparse_segment_{SNAKE[kind]}",
@@ -183,8 +182,16 @@ def _declare(kind: str, *, counted: bool) -> None:
         example=Example(inputs, {"output": output}),
         compute=partial(_pool, KINDS[kind]),
         options=("out", "plan"),
-        gradient={"data": gradient.format("")},
-        compact_gradient={"data": gradient.format("V2")},
+        gradient={
+            "data": lambda op, d_output, indices, segment_ids, data: op[f"SparseSegment{kind}Grad"](
+                d_output, indices, segment_ids, op.rows(data)
+            )
+        },
+        compact_gradient={
+            "data": lambda op, d_output, indices, segment_ids, data: op[f"SparseSegment{kind}GradV2"](
+                d_output, indices, segment_ids, op.rows(data)
+            )
+        },
         notes="The additions are made in TensorFlow's order, so the result is the same to the bit; half and bfloat16 "
         "are summed in float32 and rounded once.",
     ))  # fmt: skip

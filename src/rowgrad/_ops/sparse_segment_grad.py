@@ -276,7 +276,6 @@ GRAD_ERRORS = (
     "OutOfRangeError: an index is not in [0, {rows}), or a segment id not in [0, rows of grad)",
     "DTypeError: a type that is not listed",
 )
-RANKS = "IndexRank(sorted_unique_indices, indices)"
 KEPT = "With {rows} = 0 or no entries the ids are not looked at, as in TensorFlow."
 
 
@@ -319,7 +318,11 @@ def _declare_dense(kind: str) -> None:
         example=_examples(kind),
         compute=partial(_gradient, KINDS[kind], False),
         options=("out", "plan"),
-        gradient={"grad": f"SparseSegment{kind}GradGrad(d_output, indices, segment_ids, rows(grad))"},
+        gradient={
+            "grad": lambda op, d_output, indices, segment_ids, grad: op[f"SparseSegment{kind}GradGrad"](
+                d_output, indices, segment_ids, op.rows(grad)
+            )
+        },
         notes=KEPT.format(rows="output_dim0"),
     ))  # fmt: skip
 
@@ -354,7 +357,11 @@ def _declare_compact(kind: str) -> None:
         example=Example(inputs, {"output": outputs[kind], "sorted_unique_indices": [1, 7]}),
         compute=partial(_gradient, KINDS[kind], True),
         options=("plan",),
-        gradient={"grad": f"SparseSegment{kind}GradGrad(d_output, {RANKS}, segment_ids, rows(grad))"},
+        gradient={
+            "grad": lambda op, d_output, sorted_unique_indices, indices, segment_ids, grad: op[
+                f"SparseSegment{kind}GradGrad"
+            ](d_output, op.IndexRank(sorted_unique_indices, indices), segment_ids, op.rows(grad))
+        },
         result=RowGradient,
         notes=KEPT.format(rows="dense_output_dim0")
         + " Row u equals row sorted_unique_indices[u] of the dense gradient bit for bit.",
@@ -374,6 +381,7 @@ def _declare_grad_grad(kind: str) -> None:
     declare(Operator(
         name=f"SparseSegment{kind}GradGrad",
         function=f"sparse_segment_{SNAKE[kind]}_grad_grad",
+        raw_only=True,
         family="sparse_segment_grad",
         summary=f"The gradient of SparseSegment{kind}Grad to its grad: pool again, segments in any order.",
         inputs=(
@@ -395,7 +403,11 @@ def _declare_grad_grad(kind: str) -> None:
         ),
         compute=partial(_pool_again, KINDS[kind]),
         options=("out",),
-        gradient={"grad": f"SparseSegment{kind}Grad(d_output, indices, segment_ids, rows(grad))"},
+        gradient={
+            "grad": lambda op, d_output, indices, segment_ids, grad: op[f"SparseSegment{kind}Grad"](
+                d_output, indices, segment_ids, op.rows(grad)
+            )
+        },
         in_tensorflow=False,
     ))  # fmt: skip
 
@@ -408,6 +420,7 @@ for _kind in KINDS:
 declare(Operator(
     name="IndexRank",
     function="index_rank",
+    raw_only=True,
     family="sparse_segment_grad",
     summary="Where each index stands among the sorted distinct ones: the row of a compact gradient that it went to.",
     inputs=(

@@ -184,7 +184,11 @@ declare(Operator(
         {"output_indices": [[0, 2]], "output_values": ["b"], "output_shape": [3, 3]},
     ),
     compute=_slice,
-    gradient={"values": "SparseSliceGrad(d_output_values, indices, start, output_indices)"},
+    gradient={
+        "values": lambda op, d_output_values, indices, start, output_indices: op.SparseSliceGrad(
+            d_output_values, indices, start, output_indices
+        )
+    },
     result=SparseTensor,
     notes="Only start and size decide which entries stay: an entry outside shape stays if it lies in the window.",
 ))  # fmt: skip
@@ -213,13 +217,18 @@ declare(Operator(
     ),
     compute=_slice_grad,
     options=("out",),
-    gradient={"backprop_val_grad": "SparseSliceGradGrad(d_val_grad, input_indices, input_start, output_indices)"},
+    gradient={
+        "backprop_val_grad": lambda op, d_val_grad, input_indices, input_start, output_indices: op.SparseSliceGradGrad(
+            d_val_grad, input_indices, input_start, output_indices
+        )
+    },
     notes=MATCHING,
 ))  # fmt: skip
 
 declare(Operator(
     name="SparseSliceGradGrad",
     function="sparse_slice_grad_grad",
+    raw_only=True,
     family="sparse_slice",
     summary="The gradient of SparseSliceGrad to its backprop_val_grad: pick the entries that the slice had kept.",
     inputs=(
@@ -239,7 +248,11 @@ declare(Operator(
     ),
     compute=_slice_grad_grad,
     options=("out",),
-    gradient={"grad": "SparseSliceGrad(d_output, input_indices, input_start, output_indices)"},
+    gradient={
+        "grad": lambda op, d_output, input_indices, input_start, output_indices: op.SparseSliceGrad(
+            d_output, input_indices, input_start, output_indices
+        )
+    },
     in_tensorflow=False,
     notes=MATCHING,
 ))  # fmt: skip

@@ -17,7 +17,7 @@ from rowgrad._ops.catalogue import Attribute, Example, Operator, declare
 from rowgrad._ops.order import one_id_type, order_ids
 from rowgrad._ops.pins import Pin
 from rowgrad._ops.results import RowGradient
-from rowgrad._ops.sparse_segment_grad import RANKS, SMALL_ROW, Factors, G, diagnose, sum_rows
+from rowgrad._ops.sparse_segment_grad import SMALL_ROW, Factors, G, diagnose, sum_rows
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import FLOATS, IDS, Array
 from rowgrad._runtime.memory import allocate, borrow_work, place, return_work
@@ -212,10 +212,18 @@ declare(Operator(
     compute=_pool,
     options=("out",),
     gradient={
-        "data": "SparseSegmentWeightedSum(d_output, weights, segment_ids, indices, rows(data))",
-        "weights": "RowDot(d_output, data, segment_ids, indices, out_type=Tw)",
+        "data": lambda op, d_output, weights, indices, segment_ids, data: op.SparseSegmentWeightedSum(
+            d_output, weights, segment_ids, indices, op.rows(data)
+        ),
+        "weights": lambda op, d_output, data, indices, segment_ids, Tw: op.RowDot(
+            d_output, data, segment_ids, indices, out_type=Tw
+        ),
     },
-    compact_gradient={"data": "SparseSegmentWeightedSumGradV2(d_output, weights, indices, segment_ids, rows(data))"},
+    compact_gradient={
+        "data": lambda op, d_output, weights, indices, segment_ids, data: op.SparseSegmentWeightedSumGradV2(
+            d_output, weights, indices, segment_ids, op.rows(data)
+        )
+    },
     notes=ROUNDING.format(values="data"),
     in_tensorflow=False,
 ))  # fmt: skip
@@ -250,8 +258,14 @@ declare(Operator(
     ),
     compute=_compact_gradient,
     gradient={
-        "grad": f"SparseSegmentWeightedSum(d_output, weights, {RANKS}, segment_ids, rows(grad))",
-        "weights": f"RowDot(d_output, grad, {RANKS}, segment_ids, out_type=Tw)",
+        "grad": lambda op, d_output, weights, sorted_unique_indices, indices, segment_ids, grad: (
+            op.SparseSegmentWeightedSum(
+                d_output, weights, op.IndexRank(sorted_unique_indices, indices), segment_ids, op.rows(grad)
+            )
+        ),
+        "weights": lambda op, d_output, grad, sorted_unique_indices, indices, segment_ids, Tw: op.RowDot(
+            d_output, grad, op.IndexRank(sorted_unique_indices, indices), segment_ids, out_type=Tw
+        ),
     },
     result=RowGradient,
     notes=ROUNDING.format(values="gradient"),
@@ -288,8 +302,12 @@ declare(Operator(
     compute=_row_dot,
     options=("out",),
     gradient={
-        "a": "SparseSegmentWeightedSum(b, d_dots, b_rows, a_rows, rows(a))",
-        "b": "SparseSegmentWeightedSum(a, d_dots, a_rows, b_rows, rows(b))",
+        "a": lambda op, d_dots, a, b, a_rows, b_rows: op.SparseSegmentWeightedSum(
+            b, d_dots, b_rows, a_rows, op.rows(a)
+        ),
+        "b": lambda op, d_dots, a, b, a_rows, b_rows: op.SparseSegmentWeightedSum(
+            a, d_dots, a_rows, b_rows, op.rows(b)
+        ),
     },
     notes="The function gives the type of the tables; `raw_ops.RowDot` and blocks are asked for one. "
     "Half and bfloat16 are computed in float32. The order of the sum is fixed: the products of whole blocks of 16 "

@@ -1,9 +1,49 @@
-"""The operators as blocks on a page, run by a session: draw forward, get backward."""
+"""The operators as blocks on a page, run by a session: draw forward, get backward.
 
-from rowgrad.blocks.inference import Signal
-from rowgrad.blocks.model import Block, Wire
-from rowgrad.blocks.page import Page
-from rowgrad.blocks.results import BlockResult, History, Progress, Results
-from rowgrad.blocks.session import Session, Snapshot
+Names are loaded when they are first used: who only calls `rowgrad.blocks.raw_ops` loads no pages and sessions.
+"""
 
-__all__ = ["Block", "BlockResult", "History", "Page", "Progress", "Results", "Session", "Signal", "Snapshot", "Wire"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rowgrad.blocks import raw_ops
+    from rowgrad.blocks._session import Session, Snapshot
+    from rowgrad.blocks.inference import Signal
+    from rowgrad.blocks.model import Block, Wire
+    from rowgrad.blocks.page import Page
+    from rowgrad.blocks.results import BlockResult, History, Progress, Results
+__all__ = [
+    "Block",
+    "BlockResult",
+    "History",
+    "Page",
+    "Progress",
+    "Results",
+    "Session",
+    "Signal",
+    "Snapshot",
+    "Wire",
+    "raw_ops",
+]
+
+_MODULES = {
+    "inference": ("Signal",),
+    "model": ("Block", "Wire"),
+    "page": ("Page",),
+    "results": ("BlockResult", "History", "Progress", "Results"),
+    "_session": ("Session", "Snapshot"),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "raw_ops":
+        return import_module("rowgrad.blocks.raw_ops")
+    if name in _MODULE_OF:
+        return getattr(import_module(f"rowgrad.blocks.{_MODULE_OF[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -6,8 +6,6 @@ A type is told by shape as well as by colour: all floating-point types are circl
 import math
 from typing import NamedTuple
 
-from rowgrad._ops import FAMILIES
-
 
 class Look(NamedTuple):
     """A pin and its wires: the shape and the colour."""
@@ -58,21 +56,25 @@ POINTS: dict[str, list[tuple[float, float]]] = {
               (-5.4, -2), (-2, -2)],
 }  # fmt: skip
 
-# Families take these in the order of the catalogue, and begin again after the last.
-TINTS = (
-    Tint("#d9e6f5", "#7f9dc0"),
-    Tint("#f7e0cb", "#c99a6b"),
-    Tint("#d3ebe3", "#74aa98"),
-    Tint("#e5dcf3", "#9d89bf"),
-    Tint("#efe9c8", "#b3a567"),
-    Tint("#f4d9dd", "#c18c95"),
-    Tint("#d6eaf0", "#7ba9b8"),
-    Tint("#e2ecd2", "#98b172"),
-    Tint("#ecdfd6", "#b0937f"),
-    Tint("#dcdff6", "#8f97cc"),
-    Tint("#f2dcec", "#bb8fae"),
-)
-PAGE = Tint("#e6e9ec", "#9aa4ad")  # blocks that hold data
+# Each family of operators has its entry here, so that a new one leaves the others as they are.
+TINTS: dict[str, Tint] = {
+    "sparse_segment": Tint("#d9e6f5", "#7f9dc0"),
+    "sparse_segment_grad": Tint("#f7e0cb", "#c99a6b"),
+    "weighted_sum": Tint("#d3ebe3", "#74aa98"),
+    "segment_max": Tint("#e5dcf3", "#9d89bf"),
+    "offsets": Tint("#efe9c8", "#b3a567"),
+    "fill_empty_rows": Tint("#f4d9dd", "#c18c95"),
+    "sparse_slice": Tint("#d6eaf0", "#7ba9b8"),
+    "elementwise": Tint("#e2ecd2", "#98b172"),
+    "shaping": Tint("#ecdfd6", "#b0937f"),
+    "joining": Tint("#dcdff6", "#8f97cc"),
+    "gathering": Tint("#f2dcec", "#bb8fae"),
+    "reductions": Tint("#d9e6f5", "#7f9dc0"),
+    "losses": Tint("#f7e0cb", "#c99a6b"),
+    "sparse_dense": Tint("#d3ebe3", "#74aa98"),
+    "updates": Tint("#e5dcf3", "#9d89bf"),
+    "page": Tint("#e6e9ec", "#9aa4ad"),
+}
 
 INK, DIM, FAINT = "#1f2933", "#525e69", "#d5dbe1"
 PAPER, CARD, BOX = "#ffffff", "#fdfdfe", "#eef1f4"
@@ -94,5 +96,6 @@ def pin_look(dtype: str | None) -> Look:
 
 def tint(family: str) -> Tint:
     """The look of blocks of `family`."""
-    families = [name for name in FAMILIES if name != "page"]
-    return TINTS[families.index(family) % len(TINTS)] if family in families else PAGE
+    if family not in TINTS:
+        raise LookupError(f"the family {family!r} has no colour. Add it to TINTS in rowgrad/blocks/looks.py.")
+    return TINTS[family]

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rowgrad._ops import BLOCKS, Operator
+from rowgrad._ops import Operator
 from rowgrad.blocks.literals import Literal
+from rowgrad.blocks.operators import BLOCKS
 from rowgrad.errors import PageError
 
 

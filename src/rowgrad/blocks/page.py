@@ -14,18 +14,19 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
-from rowgrad._ops import BLOCKS, Operator
+from rowgrad._ops import Operator
 from rowgrad._runtime import texts
 from rowgrad._runtime.dtypes import Array
 from rowgrad._runtime.files import folder
-from rowgrad.blocks import layout
+from rowgrad.blocks import _layout as layout
+from rowgrad.blocks._sources import constant, renamed, sort_out, without
 from rowgrad.blocks.inference import Inferred, Signal, infer_block
 from rowgrad.blocks.model import Block, Source, Wire, as_wire, missing_input, output_pin
-from rowgrad.blocks.sources import constant, renamed, sort_out, without
+from rowgrad.blocks.operators import BLOCKS
 from rowgrad.errors import PageError, RowgradError
 
 if TYPE_CHECKING:
-    from rowgrad.blocks.session import Session
+    from rowgrad.blocks._session import Session
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -402,7 +403,7 @@ class Page:
             For each of `xs`, as it was given, the output that is its gradient, ``"block:pin"``; a `RowGradient` of two
             such outputs where every way to it is a pooled look-up with `sparse_gradient` set.
         """
-        from rowgrad.blocks.gradients import add_gradients
+        from rowgrad.blocks._gradients import add_gradients
 
         return add_gradients(self, y, list(xs))
 
@@ -434,13 +435,13 @@ class Page:
 
     def to_python(self) -> str:
         """A script that computes what the page does, without pages and sessions; it gives the same bits."""
-        from rowgrad.blocks.python import to_python
+        from rowgrad.blocks._python import to_python
 
         return to_python(self)
 
     def to_graphdef(self, text: bool = False) -> bytes | str:
         """The page as a TensorFlow GraphDef, binary or as text; for `from_graphdef`, and for TensorFlow itself."""
-        from rowgrad.blocks.graphdef import to_graphdef
+        from rowgrad.blocks._graphdef import to_graphdef
 
         return to_graphdef(self, text=text)
 
@@ -450,7 +451,7 @@ class Page:
 
         Files went into the graph as constants; those that are in `folder` and still the same are files again.
         """
-        from rowgrad.blocks.graphdef import from_graphdef
+        from rowgrad.blocks._graphdef import from_graphdef
 
         return from_graphdef(data, name, Path(folder) if folder is not None else None)
 

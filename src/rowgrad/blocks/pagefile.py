@@ -15,14 +15,14 @@ from typing import IO, Any
 
 import numpy as np
 
-from rowgrad._ops import BLOCKS
 from rowgrad._runtime import dtypes, texts
 from rowgrad._runtime.dtypes import BFLOAT16, Array
 from rowgrad._runtime.files import replace, write
+from rowgrad.blocks._sources import constant
 from rowgrad.blocks.literals import Literal, odd_type, plain
 from rowgrad.blocks.model import Block, Wire, as_wire
+from rowgrad.blocks.operators import BLOCKS
 from rowgrad.blocks.page import MOST_BLOCKS, Page
-from rowgrad.blocks.sources import constant
 from rowgrad.errors import FileError, PageError, RowgradError
 
 VERSION = 1

@@ -8,12 +8,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rowgrad.blocks import svg
-from rowgrad.blocks.picture.drawing import SANS
+from rowgrad.blocks._picture.drawing import SANS
 from rowgrad.errors import FileError
 
 if TYPE_CHECKING:
+    from rowgrad.blocks._session import Session
     from rowgrad.blocks.page import Page
-    from rowgrad.blocks.session import Session
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 KEYWORD = svg.PAGE_ID.encode()

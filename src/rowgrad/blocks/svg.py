@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 from xml.parsers import expat
 
 from rowgrad.blocks import looks
+from rowgrad.blocks._picture import drawing
+from rowgrad.blocks._picture.cards import LABEL, Card, Piece, card, label_width, note_piece
+from rowgrad.blocks._picture.drawing import MONO, NOT_XML, SANS, escape, number, quoted
+from rowgrad.blocks._picture.routes import Routes, Way, spread
 from rowgrad.blocks.model import Wire
-from rowgrad.blocks.picture import drawing
-from rowgrad.blocks.picture.cards import LABEL, Card, Piece, card, label_width, note_piece
-from rowgrad.blocks.picture.drawing import MONO, NOT_XML, SANS, escape, number, quoted
-from rowgrad.blocks.picture.routes import Routes, Way, spread
 from rowgrad.blocks.results import DONE, FAILED, SKIPPED, WAITING, BlockResult
 from rowgrad.errors import FileError, PageError
 
 if TYPE_CHECKING:
+    from rowgrad.blocks._session import Session
     from rowgrad.blocks.page import Page
-    from rowgrad.blocks.session import Session
 
 MARGIN = 32
 DOTS = 24  # from one dot of the background to the next

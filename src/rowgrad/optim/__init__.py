@@ -8,8 +8,8 @@ of arrays that `init` makes and the caller keeps.
 from typing import Any
 
 from rowgrad.errors import DTypeError, InvalidArgumentError
-from rowgrad.optim.base import Optimizer
-from rowgrad.optim.rules import SGD, Adagrad, Adam, AdamW, RowWiseAdagrad
+from rowgrad.optim._base import Optimizer
+from rowgrad.optim._rules import SGD, Adagrad, Adam, AdamW, RowWiseAdagrad
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {cls.__name__: cls for cls in (SGD, Adagrad, RowWiseAdagrad, Adam, AdamW)}
 
@@ -67,3 +67,7 @@ def from_dict(settings: dict[str, Any]) -> Optimizer:
             "the settings have no lr, which has no default. Add it.", code="missing-setting", argument="lr"
         )
     return cls(**given)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -7,12 +7,14 @@ from functools import cache
 from typing import Any
 
 import rowgrad
-from rowgrad._ops import BLOCKS, FAMILIES, Attribute, Operator, Pin
+from rowgrad._ops import Attribute, Operator, Pin
 from rowgrad._ops.catalogue import REQUIRED
 from rowgrad._ops.docstrings import page_inputs
+from rowgrad._ops.rule_text import texts
 from rowgrad._runtime import dtypes
 from rowgrad.blocks import looks
 from rowgrad.blocks.looks import PINS, UNKNOWN, Look
+from rowgrad.blocks.operators import BLOCKS, FAMILIES
 
 TYPES = (*dtypes.PLAIN, *dtypes.QUANTISED)
 
@@ -34,7 +36,6 @@ def _look(look: Look) -> dict[str, str]:
 
 
 def _operator(operator: Operator) -> dict[str, Any]:
-    rules = {name: [rule] if isinstance(rule, str) else list(rule) for name, rule in operator.gradient.items()}
     return {
         "name": operator.name,
         "family": operator.family,
@@ -47,7 +48,7 @@ def _operator(operator: Operator) -> dict[str, Any]:
         "inputs": [_pin(operator, pin) for pin in operator.inputs],
         "outputs": [_pin(operator, pin) for pin in operator.outputs],
         "attributes": [_attribute(operator, attribute) for attribute in operator.attributes],
-        "gradient": rules,
+        "gradient": {name: texts(rule) for name, rule in operator.gradient.items()},
         "example": {"inputs": page_inputs(operator), "attrs": dict(operator.example.attributes)},
     }
 

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-from rowgrad._ops import BLOCKS, Operator
+from rowgrad._ops import Operator
 from rowgrad._ops.catalogue import REQUIRED
 from rowgrad.blocks import Page, Session
+from rowgrad.blocks.operators import BLOCKS
 from rowgrad_studio.arguments import (
     ANYTHING,
     BOOL,

@@ -4,11 +4,12 @@ have a pin for it. What is told here, `connect` takes, unless a block further on
 from dataclasses import replace
 from typing import Any
 
-from rowgrad._ops import BLOCKS, Operator, Pin
+from rowgrad._ops import Operator, Pin
 from rowgrad._ops.catalogue import REQUIRED
 from rowgrad.blocks import Block, Page, Wire
 from rowgrad.blocks.inference import Signal, infer_block
 from rowgrad.blocks.model import as_wire
+from rowgrad.blocks.operators import BLOCKS
 from rowgrad.errors import RowgradError
 from rowgrad_studio.problems import Refusal
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rowgrad._ops import BLOCKS
 from rowgrad.blocks import Page
 from rowgrad.blocks.model import as_wire
+from rowgrad.blocks.operators import BLOCKS
 from rowgrad.errors import PageError
 from rowgrad_studio.arguments import OBJECT, PLACE, TEXT, checked
 from rowgrad_studio.problems import Refusal

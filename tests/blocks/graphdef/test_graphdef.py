@@ -9,11 +9,12 @@ import pytest
 from tensorboard.compat.proto import graph_pb2
 
 import example_pages
-from rowgrad._ops import BLOCKS, Operator
+from rowgrad._ops import Operator
 from rowgrad._runtime.dtypes import NUMPY
 from rowgrad.blocks import Page, Session
-from rowgrad.blocks.graphdef.names import GRAPH_OPS
-from rowgrad.blocks.graphdef.recipes import RECIPES
+from rowgrad.blocks._graphdef.names import GRAPH_OPS
+from rowgrad.blocks._graphdef.recipes import RECIPES
+from rowgrad.blocks.operators import BLOCKS
 from rowgrad.errors import FileError, PageError
 
 EXPORTED = [name for name in example_pages.EXAMPLES

@@ -15,7 +15,7 @@ from tensorboard.compat.proto import graph_pb2, tensor_pb2
 import example_pages
 from rowgrad._runtime.dtypes import NUMPY
 from rowgrad.blocks import Page, Session
-from rowgrad.blocks.graphdef.tensors import NUMBER_OF, Reader, write_tensor
+from rowgrad.blocks._graphdef.tensors import NUMBER_OF, Reader, write_tensor
 from rowgrad.errors import PageError, RowgradError
 
 

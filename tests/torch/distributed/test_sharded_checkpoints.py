@@ -16,9 +16,9 @@ from torch.distributed.checkpoint.state_dict import (  # noqa: E402
 from training import OPTIMIZERS, ROWS, WIDTH, table, train  # noqa: E402
 
 from rowgrad import optim  # noqa: E402
+from rowgrad.torch._embedding_bag import EmbeddingBag  # noqa: E402
+from rowgrad.torch._optim import RowOptimizer  # noqa: E402
 from rowgrad.torch.distributed import Ownership, ShardedEmbeddingBag, shard_state  # noqa: E402
-from rowgrad.torch.embedding_bag import EmbeddingBag  # noqa: E402
-from rowgrad.torch.optim import RowOptimizer  # noqa: E402
 
 CASE = {"combiner": "mean", "weighted": False, "exact": True, "optimizer": "Adam"}
 

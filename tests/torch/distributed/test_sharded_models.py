@@ -11,8 +11,8 @@ from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 from training import WIDTH, table  # noqa: E402
 
 from rowgrad import optim  # noqa: E402
+from rowgrad.torch._embedding_bag import EmbeddingBag  # noqa: E402
 from rowgrad.torch.distributed import ShardedEmbeddingBag  # noqa: E402
-from rowgrad.torch.embedding_bag import EmbeddingBag  # noqa: E402
 
 STEPS, BATCH, LENGTH = 10, 12, 5
 

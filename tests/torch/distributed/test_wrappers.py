@@ -11,8 +11,8 @@ from torch.distributed.fsdp import fully_shard  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 from rowgrad import RowgradError, optim  # noqa: E402
+from rowgrad.torch._embedding_bag import EmbeddingBag  # noqa: E402
 from rowgrad.torch.distributed import ShardedEmbeddingBag  # noqa: E402
-from rowgrad.torch.embedding_bag import EmbeddingBag  # noqa: E402
 
 ROWS, WIDTH = 10, 4
 

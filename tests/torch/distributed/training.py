@@ -5,8 +5,8 @@ import torch
 import torch.distributed as dist
 
 from rowgrad import optim
+from rowgrad.torch._embedding_bag import EmbeddingBag
 from rowgrad.torch.distributed import ShardedEmbeddingBag
-from rowgrad.torch.embedding_bag import EmbeddingBag
 
 ROWS, WIDTH, BAGS = 53, 7, 13
 PADDING = 7

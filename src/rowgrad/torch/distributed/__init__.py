@@ -4,13 +4,13 @@
 ranks can load; `all_reduce_rows` is for tables that each rank holds whole. See `docs/scale.md`.
 """
 
-from rowgrad.torch.distributed.errors import CommunicationError, PeerError
+from rowgrad.torch.distributed._errors import CommunicationError, PeerError
+from rowgrad.torch.distributed._ownership import Ownership
+from rowgrad.torch.distributed._request import Request
+from rowgrad.torch.distributed._rows import all_reduce_rows
+from rowgrad.torch.distributed._sharded import ShardedEmbeddingBag
+from rowgrad.torch.distributed._traffic import Traffic
 from rowgrad.torch.distributed.optimizer_state import shard_state
-from rowgrad.torch.distributed.ownership import Ownership
-from rowgrad.torch.distributed.request import Request
-from rowgrad.torch.distributed.rows import all_reduce_rows
-from rowgrad.torch.distributed.sharded import ShardedEmbeddingBag
-from rowgrad.torch.distributed.traffic import Traffic
 
 __all__ = [
     "CommunicationError",
@@ -22,3 +22,7 @@ __all__ = [
     "all_reduce_rows",
     "shard_state",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

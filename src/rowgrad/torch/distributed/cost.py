@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import inf
 
 from rowgrad.errors import InvalidArgumentError
-from rowgrad.torch.distributed.routing import owners
+from rowgrad.torch.distributed._routing import owners
 
 SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 COUNTS = 56  # bytes that each rank tells each other before ids, and before gradients

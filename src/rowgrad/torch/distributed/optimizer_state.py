@@ -12,10 +12,10 @@ from weakref import WeakKeyDictionary, WeakSet
 from torch import Tensor
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
-from rowgrad.torch.distributed import checkpoint
+from rowgrad.torch.distributed import _checkpoint as checkpoint
 
 if TYPE_CHECKING:
-    from rowgrad.torch.distributed.sharded import ShardedEmbeddingBag
+    from rowgrad.torch.distributed._sharded import ShardedEmbeddingBag
 
 
 class _Tables(NamedTuple):

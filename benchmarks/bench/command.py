@@ -1,0 +1,147 @@
+"""`python -m bench`: time the operators, alone or beside the peers that are installed."""
+
+import difflib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import util
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from rowgrad._cli import show
+from rowgrad._cli.problems import BAD_USAGE, Problem, QuietCommand
+
+QUICK_ROUNDS = 5
+
+app = typer.Typer(
+    add_completion=False, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
+)
+
+
+@app.command(cls=QuietCommand)
+def bench(
+    peers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES", help="all, none, or names: tensorflow,torch,fbgemm,jax,scipy. Else those installed."
+        ),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Less work, fewer rounds: under a minute.")] = False,
+    only: Annotated[
+        str, typer.Option(metavar="PATTERN", help="Only the work whose name contains this; * and ? stand for anything.")
+    ] = "",
+    rounds: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="How often each contestant is timed. The best counts.")
+    ] = None,
+    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write every figure to this file.")] = None,
+    pictures: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Draw benchmark.png and roofline.png there (needs matplotlib).")
+    ] = None,
+) -> None:
+    """Time the operators beside their peers, after checking that all give the same answers."""
+    # Loaded here, so that --help stays quick.
+    from bench import contest, report, run
+
+    works = _chosen_work(only, quick=quick)
+    names = _chosen_peers(peers)
+    _check_targets(json, pictures)
+    if rounds is None:
+        rounds = QUICK_ROUNDS if quick else contest.ROUNDS
+    needed = {rival for item in works for rival in item.rivals}
+    with _bar() as progress:
+        results = run.run(
+            works,
+            [name for name in names if name in needed],
+            rounds=rounds,
+            progress=progress,
+            **_extras(quick, only, pictures is not None),
+        )
+    report.show(results, show.output())
+    if json is not None:
+        report.write_json(results, json)
+    if pictures is not None:
+        from bench.pictures import draw
+
+        draw(results, pictures)
+    problems = run.problems(results)
+    if problems:
+        raise Problem(f"{len(problems)} of the answers or calls failed; see above.")
+
+
+def _chosen_work(only: str, *, quick: bool) -> list[Any]:
+    from bench import work
+
+    everything = work.quick_work() if quick else work.all_work()
+    chosen = work.matching(everything, only)
+    if not chosen:
+        names = [item.name for item in everything]
+        close = difflib.get_close_matches(only, names, n=3, cutoff=0.4) or names[:3]
+        raise Problem(f"no work is called like {only!r}.", f"names are like {', '.join(close)}.", code=BAD_USAGE)
+    return chosen
+
+
+def _chosen_peers(text: str | None) -> list[str]:
+    from bench.contestants import PEERS, missing
+
+    if text is None:
+        absent = missing(PEERS)
+        return [name for name in PEERS if name not in absent]
+    if text == "none":
+        return []
+    wanted = list(PEERS) if text == "all" else [name.strip().casefold() for name in text.split(",") if name.strip()]
+    unknown = [name for name in wanted if name not in PEERS]
+    if unknown or not wanted:
+        raise Problem(
+            f"--peers: {unknown[0] if unknown else text!r} is no peer.",
+            f"there are {', '.join(PEERS)}; or write all, or none.",
+            code=BAD_USAGE,
+        )
+    absent = missing(wanted)
+    if absent:
+        titles = ", ".join(PEERS[name].title for name in absent)
+        packages = " ".join(PEERS[name].distribution for name in absent)
+        raise Problem(
+            f"--peers: {titles} {'is' if len(absent) == 1 else 'are'} not installed.",
+            f"pip install {packages}; or leave --peers out, to measure beside what is installed.",
+        )
+    return [name for name in PEERS if name in wanted]
+
+
+def _extras(quick: bool, only: str, drawn: bool) -> dict[str, bool]:
+    """What to measure beside the work: the machine's speeds for pictures, the peak of memory where time allows."""
+    return {"speeds": drawn or not only, "peak_memory": not (quick or only)}
+
+
+def _check_targets(json: Path | None, pictures: Path | None) -> None:
+    """Find out before the measuring, not after it, whether its results can be kept."""
+    if pictures is not None and util.find_spec("matplotlib") is None:
+        raise Problem("--pictures needs matplotlib, which is not installed.", "pip install matplotlib")
+    for option, folder in (("--json", json and json.parent), ("--pictures", pictures)):
+        if folder is None:
+            continue
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise Problem(f"{option}: {folder} is not a folder.") from None
+        if not os.access(folder, os.W_OK):
+            raise Problem(f"{option}: {folder} cannot be written to.")
+    if json is not None and json.is_dir():
+        raise Problem(f"--json: {json} is a folder.", f"write {json}/results.json")
+
+
+@contextmanager
+def _bar() -> Iterator[Any]:
+    """A progress bar on a terminal. It is drawn between contests only: a thread that redraws it would be timed too."""
+    console = show.errors()
+    columns = (BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    bar = Progress(*columns, console=console, auto_refresh=False, transient=True, disable=not console.is_terminal)
+    with bar:
+        task = bar.add_task("")
+
+        def progress(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total, refresh=True)
+
+        yield progress

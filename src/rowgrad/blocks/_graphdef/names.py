@@ -1,0 +1,90 @@
+"""The table of operators: what each of the catalogue is called in TensorFlow's graphs.
+
+Most are called the same, take their inputs in the same order and name their types alike; `SAME` lists those. The
+others say what differs. What TensorFlow has no single operator for is in `recipes`.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from rowgrad.blocks.operators import BLOCKS
+
+
+class GraphOp(NamedTuple):
+    """A graph operator.
+
+    `inputs` are pins of the catalogue in TensorFlow's order, `types` TensorFlow's type attributes with the catalogue's
+    type variables, `attributes` those that both call the same. `refused` are attributes that must have this value, or
+    the operator means something else.
+    """
+
+    op: str
+    inputs: tuple[str, ...]
+    types: Mapping[str, str]
+    attributes: tuple[str, ...] = ()
+    counted: str = ""  # the attribute that counts the arrays of a pin that takes many
+    refused: Mapping[str, object] = {}
+
+
+SAME = (
+    "SparseSegmentSum", "SparseSegmentSumWithNumSegments", "SparseSegmentMean", "SparseSegmentMeanWithNumSegments",
+    "SparseSegmentSqrtN", "SparseSegmentSqrtNWithNumSegments", "SparseSegmentSumGrad", "SparseSegmentSumGradV2",
+    "SparseSegmentMeanGrad", "SparseSegmentMeanGradV2", "SparseSegmentSqrtNGrad", "SparseSegmentSqrtNGradV2",
+    "SparseFillEmptyRows", "SparseFillEmptyRowsGrad", "RaggedFillEmptyRows", "RaggedFillEmptyRowsGrad", "SparseSlice",
+    "SparseSliceGrad", "Identity", "Neg", "Square", "Sqrt", "Exp", "Log", "Relu", "ReluGrad", "Sigmoid", "Tanh",
+    "ZerosLike", "OnesLike", "Sub", "Mul", "SquaredDifference", "Cast", "AddN", "Shape", "Size", "Reshape",
+    "Transpose", "InvertPermutation", "ExpandDims", "BroadcastTo", "BroadcastGradientArgs", "Slice", "Pad", "Range",
+    "GatherNd", "ScatterNd", "Softmax", "LogSoftmax", "MatMul", "SoftmaxCrossEntropyWithLogits", "SparseToDense",
+    "SparseTensorDenseMatMul", "Assign", "ApplyGradientDescent", "ApplyAdagrad", "ApplyAdam", "SparseApplyAdagrad",
+)  # fmt: skip
+CALLED = {"ReduceSum": "Sum", "ReduceMean": "Mean", "Concat": "ConcatV2", "Gather": "GatherV2", "Add": "AddV2",
+          "Div": "RealDiv"}  # fmt: skip
+TYPE_NAMES = {"Tseg": "Tsegmentids", "Tnum": "Tnumsegments"}
+REFUSED: dict[str, dict[str, object]] = {
+    "GatherV2": {"batch_dims": 0},
+    "Cast": {"Truncate": False},
+    "BiasAdd": {"data_format": b"NHWC"},
+}
+
+
+def _entry(name: str) -> GraphOp:
+    operator = BLOCKS[name]
+    op = CALLED.get(name, name)
+    dtypes = {attribute.name for attribute in operator.attributes if attribute.kind == "dtype"}
+    used = dict.fromkeys(pin.dtype for pin in operator.inputs if pin.dtype in operator.types)
+    return GraphOp(
+        op,
+        tuple(pin.name for pin in operator.inputs),
+        {TYPE_NAMES.get(variable, variable): variable for variable in used if variable not in dtypes},
+        tuple(attribute.name for attribute in operator.attributes),
+        "N" if any(pin.many for pin in operator.inputs) else "",
+        REFUSED.get(op, {}),
+    )
+
+
+# By the names of the catalogue.
+GRAPH_OPS = {name: _entry(name) for name in (*SAME, *CALLED)}
+
+# Whole numbers are divided by another operator, and graphs of others may have older or narrower forms.
+INTEGER_DIV = "Div"
+_OTHER_NAMES = {
+    "Add": "Add", "Div": "Div", "TruncateDiv": "Div", "Snapshot": "Identity", "StopGradient": "Identity",
+    "PreventGradient": "Identity", "ResourceApplyGradientDescent": "ApplyGradientDescent",
+    "ResourceApplyAdagrad": "ApplyAdagrad", "ResourceApplyAdam": "ApplyAdam",
+    "ResourceSparseApplyAdagrad": "SparseApplyAdagrad", "AssignVariableOp": "Assign", "BiasAdd": "Add",
+    "Concat": "Concat", "Gather": "Gather", "Fill": "BroadcastTo",
+}  # fmt: skip
+
+
+def _known() -> dict[str, tuple[str, GraphOp]]:
+    known = {entry.op: (name, entry) for name, entry in GRAPH_OPS.items()}
+    for op, name in _OTHER_NAMES.items():
+        known[op] = (name, GRAPH_OPS[name]._replace(op=op, refused=REFUSED.get(op, {})))
+    for op, inputs in {"Concat": ("axis", "values"), "Fill": ("shape", "input")}.items():  # another order
+        name, entry = known[op]
+        known[op] = (name, entry._replace(inputs=inputs))
+    return known
+
+
+# By TensorFlow's names: the operator of the catalogue, and how its inputs and attributes are read.
+KNOWN = _known()

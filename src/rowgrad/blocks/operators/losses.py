@@ -1,0 +1,119 @@
+"""Losses of classifiers, from the numbers before the activation: so nothing overflows, and no digit is lost."""
+
+from typing import Any
+
+import numpy as np
+
+from rowgrad._ops.broadcasting import Known, Result, ask, fresh, of_rank, same
+from rowgrad._ops.catalogue import Example, Operator
+from rowgrad._ops.pins import Pin
+from rowgrad._runtime.dtypes import FLOATS, Array
+from rowgrad.blocks.operators.catalogue import declare
+from rowgrad.blocks.operators.elementwise import TOO_LARGE, WRONG_TYPE, equal, wide
+from rowgrad.blocks.operators.reductions import SUMS_IN_FLOAT32, log_softmax, softmax
+from rowgrad.blocks.operators.results import CrossEntropy
+
+
+def _sigmoid_loss(logits: Array, labels: Array) -> Array:
+    result = fresh(ask(equal("logits", "labels", "loss"), {"logits": logits, "labels": labels}), logits.dtype)
+    x, z = wide(logits), wide(labels)
+    with np.errstate(all="ignore"):
+        loss = np.maximum(x, 0) - x * z + np.log1p(np.exp(-np.abs(x)))
+        np.copyto(result, loss, casting="same_kind")
+    return result
+
+
+def _softmax_loss(features: Array, labels: Array) -> CrossEntropy:
+    ask(_per_row, {"features": features, "labels": labels})
+    loss, backprop = fresh(features.shape[:1], features.dtype), fresh(features.shape, features.dtype)
+    if features.size == 0:
+        loss[...] = 0  # no classes, or no rows
+        return CrossEntropy(loss, backprop)
+    wanted = wide(labels)
+    with np.errstate(all="ignore"):
+        np.copyto(loss, -(wanted * log_softmax(features)).sum(axis=-1), casting="same_kind")
+        np.copyto(backprop, softmax(features) - wanted, casting="same_kind")
+    return CrossEntropy(loss, backprop)
+
+
+def _per_row(shapes: Known, _: Any, __: Any) -> Result:
+    features, labels = (of_rank(name, shapes.get(name), 2) for name in ("features", "labels"))
+    shape = same(("features", "labels"), features, labels)
+    assert shape is not None
+    return {"loss": shape[:1], "backprop": shape}
+
+
+# Declarations
+
+declare(Operator(
+    name="SigmoidCrossEntropyWithLogits",
+    function=None,
+    family="losses",
+    summary="The loss of each yes-or-no question, from its logit.",
+    inputs=(
+        Pin("logits", "T", "[...]", "For each question, the number whose sigmoid is the probability of yes."),
+        Pin("labels", "T", "[...]", "The answers: 1 for yes, 0 for no, or a probability."),
+    ),
+    outputs=(Pin("loss", "T", "[...]", "The loss of each question."),),
+    types={"T": FLOATS},
+    formula="loss = −labels · log(sigmoid(logits)) − (1 − labels) · log(1 − sigmoid(logits))\n"
+    "     = max(logits, 0) − logits · labels + log(1 + exp(−|logits|))",
+    errors=("InvalidArgumentError: the shapes differ", WRONG_TYPE, TOO_LARGE),
+    cost="O(elements).",
+    example=Example({"logits": [0.0, 2.0], "labels": [1.0, 1.0]}, {"loss": [0.693147, 0.126928]}),
+    compute=_sigmoid_loss,
+    shape_rule=equal("logits", "labels", "loss"),
+    gradient={
+        "logits": lambda op, d_loss, logits, labels: op.Mul(d_loss, op.Sub(op.Sigmoid(logits), labels)),
+        "labels": lambda op, d_loss, logits: op.Neg(op.Mul(d_loss, logits)),
+    },
+    notes="In TensorFlow it is a function, sigmoid_cross_entropy_with_logits, made of graph operators. half and "
+    "bfloat16 are worked out in float32 and rounded once.",
+))  # fmt: skip
+
+
+def _loss_to_features(op: Any, d_loss: Any, features: Any, labels: Any) -> Any:
+    each = op.ExpandDims(d_loss, -1)
+    return op.Mul(each, op.Sub(op.Mul(op.Softmax(features), op.ReduceSum(labels, [-1], keep_dims=True)), labels))
+
+
+def _backprop_to_features(op: Any, d_backprop: Any, features: Any) -> Any:
+    flowing = op.ReduceSum(op.Mul(d_backprop, op.Softmax(features)), [-1], keep_dims=True)
+    return op.Mul(op.Sub(d_backprop, flowing), op.Softmax(features))
+
+
+declare(Operator(
+    name="SoftmaxCrossEntropyWithLogits",
+    function=None,
+    family="losses",
+    summary="The loss of each row of class scores, and its gradient.",
+    inputs=(
+        Pin("features", "T", "[batch, classes]", "The scores: their softmax are the probabilities of the classes."),
+        Pin("labels", "T", "[batch, classes]", "The true probabilities; 1 in sum in each row."),
+    ),
+    outputs=(
+        Pin("loss", "T", "[batch]", "The loss of each row."),
+        Pin("backprop", "T", "[batch, classes]", "The gradient of each loss to its row of features."),
+    ),
+    types={"T": FLOATS},
+    formula="loss[b] = −Σ over c of labels[b, c] · log(softmax(features[b])[c])\n"
+    "backprop = softmax(features) − labels",
+    errors=("InvalidArgumentError: features or labels is no matrix, or their shapes differ", WRONG_TYPE, TOO_LARGE),
+    cost="O(elements).",
+    example=Example(
+        {"features": [[0.0, 2.0]], "labels": [[0.0, 1.0]]},
+        {"loss": [0.126928], "backprop": [[0.119203, -0.119203]]},
+    ),
+    compute=_softmax_loss,
+    shape_rule=_per_row,
+    gradient={
+        "features": (_loss_to_features, _backprop_to_features),
+        "labels": (
+            lambda op, d_loss, features: op.Neg(op.Mul(op.ExpandDims(d_loss, -1), op.LogSoftmax(features))),
+            lambda op, d_backprop: op.Neg(d_backprop),
+        ),
+    },
+    result=CrossEntropy,
+    notes="backprop takes it that each row of labels is 1 in sum, as in TensorFlow; the gradient of the loss does not. "
+    "TensorFlow also broadcasts features and labels to each other. " + SUMS_IN_FLOAT32,
+))  # fmt: skip

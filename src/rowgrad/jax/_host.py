@@ -1,0 +1,95 @@
+"""The kernels as JAX calls them: at once on arrays that are there, by callback in a traced program.
+
+The callback sees XLA's own buffers as ndarrays: nothing is copied in, and a dense result is written in place.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental.buffer_callback import buffer_callback
+
+from rowgrad._runtime import dtypes
+from rowgrad._runtime.dtypes import Array
+from rowgrad.jax._call import Call, to_jax, too_small
+from rowgrad.jax._rounding import keeping_subnormals
+
+
+def at_once(call: Call, values: Sequence[Any]) -> list[jax.Array]:
+    """Run on arrays that are there; errors are rowgrad's own."""
+    results = _results(call, [np.asarray(value) for value in values])
+    if call.most is not None:
+        results = _padded(call, results)
+    pins = call.operator.outputs
+    return [to_jax(pin.name, np.asarray(result), is_ours=True) for pin, result in zip(pins, results, strict=True)]
+
+
+def traced(call: Call, *values: Any) -> list[jax.Array]:
+    """The same in a traced program, when it runs."""
+    run = buffer_callback(partial(_fill_buffers, call), call.structs())
+    return list(run(*values))
+
+
+def _fill_buffers(call: Call, context: Any, outs: Sequence[Any], *buffers: Any) -> None:
+    with keeping_subnormals():
+        _fill(call, outs, buffers)
+
+
+def _fill(call: Call, outs: Sequence[Any], buffers: Sequence[Any]) -> None:
+    values = [np.asarray(buffer) for buffer in buffers]
+    targets = [np.asarray(out) for out in outs]
+    operator = call.operator
+    if len(targets) == 1 and "out" in operator.options and targets[0].flags.carray:
+        operator(*call.inputs(values), out=targets[0], **call.settings)
+        return
+    results = _results(call, values)
+    if call.most is not None:
+        _pad_into(call, results, targets)
+        return
+    for target, result in zip(targets, results, strict=True):
+        target[...] = result
+
+
+def _results(call: Call, values: Sequence[Array]) -> list[Array]:
+    results = call.operator(*call.inputs(values), **call.settings)
+    return [results] if call.operator.result is None else list(results)
+
+
+def _padded(call: Call, results: Sequence[Array]) -> list[Array]:
+    targets = [np.empty(struct.shape, struct.dtype) for struct in call.structs()]
+    _pad_into(call, results, targets)
+    return targets
+
+
+def _pad_into(call: Call, results: Sequence[Array], targets: Sequence[Array]) -> None:
+    for target, result, padding in zip(targets, results, paddings(call), strict=True):
+        size = len(result)
+        if size > len(target):
+            raise too_small(call, size)
+        target[:size] = result
+        target[size:] = padding
+
+
+def paddings(call: Call) -> list[int]:
+    """What fills each output of a compact gradient: rows of zeros, and an id that no row has."""
+    rows = next(count for count in call.counts if count is not None)
+    return [rows if name in dtypes.IDS else 0 for _, name in call.results]
+
+
+def blame(call: Call, ok: Any, *ids: Any) -> None:
+    """Raise the error for ids that the portable path found wrong: the operator itself names it.
+
+    Of the other inputs only the shapes matter.
+    """
+    if ok:
+        return
+    given = iter(ids)
+    values = [
+        np.asarray(next(given)) if name in dtypes.INTEGERS else np.zeros(shape, dtypes.NUMPY[name])
+        for shape, name in call.shapes
+    ]
+    results = _results(call, values)
+    if call.most is not None:
+        _padded(call, results)

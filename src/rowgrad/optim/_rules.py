@@ -1,0 +1,231 @@
+"""The optimizers: their settings, what each remembers of a table, and the numbers that its formula needs."""
+
+from dataclasses import KW_ONLY, dataclass
+
+from rowgrad._kernels.kinds import ADAGRAD, ADAM, DESCENT, MOMENTUM, NESTEROV, ROW_WISE_ADAGRAD
+from rowgrad.errors import InvalidArgumentError
+from rowgrad.optim._arguments import LIKE_TABLE, PER_ROW, STEPS, Layout
+from rowgrad.optim._base import Optimizer, Rule
+
+
+@dataclass
+class SGD(Optimizer):
+    """Gradient descent, plain or with momentum: row −= lr · gradient.
+
+    With momentum, buffer = momentum · buffer + gradient takes the gradient's place (with `nesterov`, gradient +
+    momentum · buffer), as in PyTorch with dampening 0. Half and bfloat16 rows are computed in float32 and rounded once.
+
+    Parameters
+    ----------
+    lr : float
+        The learning rate; it may be assigned between steps.
+    momentum : float
+        How much of the buffer is kept; with 0 there is no state, else it is "momentum", like the table.
+    nesterov : bool
+        Whether to look ahead by the momentum.
+    weight_decay : float
+        weight_decay · row is added to the gradient, of the rows that have one.
+    decay_untouched : bool
+        Whether momentum and weight decay reach rows without a gradient as well: the dense formula. That is a pass over
+        the whole table in each step, where there is momentum or weight decay.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rowgrad
+    >>> from rowgrad.optim import SGD
+    >>> table = np.zeros((4, 2), np.float32)
+    >>> SGD(lr=0.5).step_pooled(table, [[2.0, 4.0]], [1, 3], [0, 0], combiner="mean")
+    >>> print(table)
+    [[ 0.   0. ]
+     [-0.5 -1. ]
+     [ 0.   0. ]
+     [-0.5 -1. ]]
+    """
+
+    lr: float
+    _: KW_ONLY
+    momentum: float = 0.0
+    nesterov: bool = False
+    weight_decay: float = 0.0
+    decay_untouched: bool = False
+
+    def __post_init__(self) -> None:
+        if self.nesterov and self.momentum == 0:
+            raise InvalidArgumentError(
+                "nesterov is True and momentum 0; looking ahead needs a momentum above 0.",
+                code="bad-setting",
+                argument="nesterov",
+                value=True,
+            )
+
+    def _layout(self) -> Layout:
+        return {"momentum": LIKE_TABLE} if self.momentum else {}
+
+    def _rule(self, steps: int) -> Rule:
+        kind = DESCENT if not self.momentum else NESTEROV if self.nesterov else MOMENTUM
+        reaches = self.momentum != 0 or self.weight_decay != 0
+        return Rule(kind, reaches, self.lr, self.weight_decay, one=self.momentum)
+
+
+@dataclass
+class Adagrad(Optimizer):
+    """Adagrad: sum += gradient², row −= lr · gradient / (√sum + eps), element by element.
+
+    Half and bfloat16 rows are computed in float32 and rounded once.
+
+    Parameters
+    ----------
+    lr : float
+        The learning rate; it may be assigned between steps.
+    eps : float
+        Added to the root. With 0, elements whose sum is 0 become NaN.
+    initial_accumulator : float
+        What `init` sets the sums to.
+    weight_decay : float
+        weight_decay · row is added to the gradient, of the rows that have one.
+    decay_untouched : bool
+        Whether weight decay reaches rows without a gradient as well: the dense formula. That is a pass over the whole
+        table in each step, where there is weight decay.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rowgrad.optim import Adagrad
+    >>> table, adagrad = np.zeros((3, 2), np.float32), Adagrad(lr=0.5)
+    >>> state = adagrad.init(table)
+    >>> adagrad.step_pooled(table, [[3.0, 4.0]], [1], [0], state, combiner="sum")
+    >>> print(table, state["sum"], sep="\\n")
+    [[ 0.   0. ]
+     [-0.5 -0.5]
+     [ 0.   0. ]]
+    [[ 0.  0.]
+     [ 9. 16.]
+     [ 0.  0.]]
+    """
+
+    lr: float
+    _: KW_ONLY
+    eps: float = 1e-10
+    initial_accumulator: float = 0.0
+    weight_decay: float = 0.0
+    decay_untouched: bool = False
+
+    def _layout(self) -> Layout:
+        return {"sum": LIKE_TABLE}
+
+    def _rule(self, steps: int) -> Rule:
+        return Rule(ADAGRAD, self.weight_decay != 0, self.lr, self.weight_decay, eps=self.eps)
+
+
+@dataclass
+class RowWiseAdagrad(Optimizer):
+    """Adagrad with one sum for each row: sum += mean of the row's gradient², row −= lr / (√sum + eps) · gradient.
+
+    The state is as many times smaller than Adagrad's as rows are wide. The formula is that of FBGEMM's
+    EXACT_ROWWISE_ADAGRAD. Settings are as those of `Adagrad`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rowgrad.optim import RowWiseAdagrad
+    >>> table, adagrad = np.zeros((3, 2), np.float32), RowWiseAdagrad(lr=0.5)
+    >>> state = adagrad.init(table)
+    >>> adagrad.step_pooled(table, [[2.0, 14.0]], [1], [0], state, combiner="sum")
+    >>> print(table, state["sum"], sep="\\n")
+    [[ 0.   0. ]
+     [-0.1 -0.7]
+     [ 0.   0. ]]
+    [  0. 100.   0.]
+    """
+
+    lr: float
+    _: KW_ONLY
+    eps: float = 1e-8
+    initial_accumulator: float = 0.0
+    weight_decay: float = 0.0
+    decay_untouched: bool = False
+
+    def _layout(self) -> Layout:
+        return {"sum": PER_ROW}
+
+    def _rule(self, steps: int) -> Rule:
+        return Rule(ROW_WISE_ADAGRAD, self.weight_decay != 0, self.lr, self.weight_decay, eps=self.eps)
+
+
+@dataclass
+class Adam(Optimizer):
+    """Adam: m and v are moving averages of gradient and gradient², row −= lr · m̂ / (√v̂ + eps).
+
+    m̂ = m / (1 − betas[0] ** step) and v̂ = v / (1 − betas[1] ** step), with the number of steps of the whole table:
+    the averages of rows without a gradient stand still, as in PyTorch's SparseAdam.
+
+    Parameters
+    ----------
+    lr : float
+        The learning rate; it may be assigned between steps.
+    betas : (float, float)
+        How much of each average is kept.
+    eps : float
+        Added to the root.
+    weight_decay : float
+        weight_decay · row is added to the gradient, of the rows that have one.
+    decay_untouched : bool
+        Whether rows without a gradient change as well, by averages that fade: the dense formula. That is a pass over
+        the whole table in each step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rowgrad.optim import Adam
+    >>> table, adam = np.zeros((3, 2), np.float32), Adam(lr=0.5)
+    >>> state = adam.init(table)
+    >>> adam.step_pooled(table, [[3.0, -4.0]], [1], [0], state, combiner="sum")
+    >>> print(table, int(state["step"]))
+    [[ 0.   0. ]
+     [-0.5  0.5]
+     [ 0.   0. ]] 1
+    """
+
+    lr: float
+    _: KW_ONLY
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    decay_untouched: bool = False
+
+    def _layout(self) -> Layout:
+        return {"m": LIKE_TABLE, "v": LIKE_TABLE, "step": STEPS}
+
+    def _rule(self, steps: int) -> Rule:
+        return self._moments(steps, decay=self.weight_decay, shrink=1.0)
+
+    def _moments(self, steps: int, decay: float, shrink: float) -> Rule:
+        """The corrections of both averages are moved into the rate and eps, which are the same for all elements."""
+        first, second = self.betas
+        root = (1 - second**steps) ** 0.5
+        return Rule(ADAM, True, self.lr * root / (1 - first**steps), decay, shrink, first, second, self.eps * root)
+
+
+@dataclass
+class AdamW(Adam):
+    """Adam with a weight decay of its own: row ·= 1 − lr · weight_decay, then as `Adam` without weight decay.
+
+    Settings are as those of `Adam`; rows without a gradient decay only with `decay_untouched`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rowgrad.optim import AdamW
+    >>> table, adam = np.ones((2, 2), np.float32), AdamW(lr=0.5, weight_decay=0.5)
+    >>> state = adam.init(table)
+    >>> adam.step_pooled(table, [[3.0, -4.0]], [1], [0], state, combiner="sum")
+    >>> print(table)
+    [[1.   1.  ]
+     [0.25 1.25]]
+    """
+
+    weight_decay: float = 0.01
+
+    def _rule(self, steps: int) -> Rule:
+        return self._moments(steps, decay=0.0, shrink=1 - self.lr * self.weight_decay)

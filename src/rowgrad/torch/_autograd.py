@@ -1,0 +1,176 @@
+"""Gradients to any order: the rules of the catalogue, applied to tensors by the operators of `torch.ops.rowgrad`.
+
+Those are differentiable themselves, so PyTorch can go back through a gradient as often as one likes.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch._functorch.autograd_function import enable_single_level_autograd_function
+
+from rowgrad._ops import Operator
+from rowgrad._ops.catalogue import Rule
+from rowgrad._ops.gradients import Namespace, each, evaluate, mentioned, rules
+from rowgrad._ops.rule_text import needed
+from rowgrad.torch._schema import DTYPES, NAMES, Role, roles, settings, snake_case, supported
+
+
+class _Rows:
+    """A tensor of which a rule only counts the rows: the tensor itself need not be kept."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+
+
+def _rows(value: Any) -> Any:
+    return value.rows if isinstance(value, _Rows) else value.shape[0]
+
+
+def _applied(operator: Operator) -> Callable[..., Any]:
+    """`operator` as rules call it: types are given by name, several results are a named tuple."""
+    overload = getattr(torch.ops.rowgrad, snake_case(operator.name)).default
+    result = operator.result
+
+    def apply(*values: Any, **attributes: Any) -> Any:
+        results = overload(*values, **{name: DTYPES.get(value, value) for name, value in attributes.items()})
+        return results if result is None else result(*results)
+
+    return apply
+
+
+OP = Namespace({operator.name: operator for operator in supported()}, _applied, _rows)
+
+
+class Gradient:
+    """The backward of one operator: what is kept of a call, and the rules for each input."""
+
+    def __init__(self, operator: Operator, on_cpu: Callable[..., Any]) -> None:
+        self.operator = operator
+        self.on_cpu = on_cpu
+        self.roles = roles(operator)
+        self.inputs = tuple(pin.name for pin in operator.inputs)
+        self.outputs = tuple(pin.name for pin in operator.outputs)
+        self.differentiable = tuple(i for i, name in enumerate(self.inputs) if name in operator.gradient)
+        stated = [rule for found in operator.gradient.values() for rule in each(found)]
+        names = frozenset[str]().union(*map(mentioned, stated))
+        whole = frozenset[str]().union(*map(needed, stated))
+        self.kept_inputs = tuple(i for i, name in enumerate(self.inputs) if name in whole)
+        self.counted = tuple(i for i, name in enumerate(self.inputs) if name in names - whole)
+        self.kept_outputs = tuple(i for i, name in enumerate(self.outputs) if name in whole)
+        self.types = tuple(variable for variable in operator.types if variable in names)
+        self.several = sum(f"d_{name}" in names for name in self.outputs) > 1
+
+    def kernel(self) -> Callable[..., Any]:
+        """The kernel for PyTorch's autograd keys: it records the call where a gradient is wanted, and goes on below."""
+        overload = getattr(torch.ops.rowgrad, snake_case(self.operator.name)).default
+        redispatch, below = overload.redispatch, torch._C._after_autograd_keyset
+        cpu, kernels, on_cpu = torch._C.DispatchKey.CPU, below.remove(torch._C.DispatchKey.ADInplaceOrView), self.on_cpu
+        positions = self.differentiable
+        keep, back = self.keep, self.back
+
+        def forward(ctx: Any, call: tuple[Any, ...], *_: Any) -> Any:
+            keyset, values, attributes = call
+            if (keyset & kernels).highestPriorityTypeId() == cpu:
+                results = on_cpu(*values, **attributes)
+                keep(ctx, values, attributes, results)
+                return results
+            # PyTorch runs this without gradients, but under `torch.func` the levels below have their own to record.
+            nested = torch._C._are_functorch_transforms_active()
+            with torch.set_grad_enabled(nested), torch._C._AutoDispatchBelowAutograd():
+                results = redispatch(keyset & below, *values, **attributes)
+            keep(ctx, values, attributes, results)
+            return results
+
+        def backward(ctx: Any, *flowing: Any) -> Any:
+            return (None, *back(ctx, flowing))
+
+        name = f"{self.operator.name}Backward"
+        function = type(name, (torch.autograd.Function,), {"forward": staticmethod(forward),
+                                                           "backward": staticmethod(backward)})  # fmt: skip
+        # Not `function.apply`: that is for functions that are called above the dispatcher, and would have `torch.func`
+        # transform the call once more. Here it has been transformed, as for PyTorch's own operators.
+        record = super(torch.autograd.Function, function).apply  # type: ignore[misc]
+
+        def kernel(keyset: Any, *values: Any, **attributes: Any) -> Any:
+            if torch.is_grad_enabled():
+                tensors = [values[i] for i in positions]
+                for tensor in tensors:
+                    if tensor.requires_grad:
+                        call = (keyset, values, attributes)
+                        if not torch._C._are_functorch_transforms_active():
+                            return record(call, *tensors)
+                        with enable_single_level_autograd_function():
+                            return record(call, *tensors)
+                nested = torch._C._are_functorch_transforms_active()
+                if not nested and any(isinstance(value, torch.Tensor) and value.requires_grad for value in values):
+                    with torch.no_grad(), torch._C._AutoDispatchBelowAutograd():  # no gradient flows back from here
+                        return redispatch(keyset & below, *values, **attributes)
+            if (keyset & kernels).highestPriorityTypeId() == cpu:
+                # Nothing (a mode, a transform) stands between here and the kernel: the dispatcher need not be asked.
+                return on_cpu(*values, **attributes)
+            with torch._C._AutoDispatchBelowAutograd():
+                return redispatch(keyset & below, *values, **attributes)
+
+        return kernel
+
+    def keep(self, ctx: Any, inputs: tuple[Any, ...], attributes: dict[str, Any], output: Any) -> None:
+        """Put aside what the rules mention."""
+        ctx.set_materialize_grads(False)
+        outputs = output if self.operator.result is not None else (output,)
+        names: dict[str, Any] = {self.inputs[i]: _Rows(inputs[i].shape[0]) for i in self.counted}
+        tensors: list[Any] = []
+        places: list[str] = []
+        for i in self.kept_inputs:
+            if self.roles[i] is Role.TENSOR:
+                places.append(self.inputs[i])
+                tensors.append(inputs[i])
+            else:
+                names[self.inputs[i]] = inputs[i]
+        for i in self.kept_outputs:
+            places.append(self.outputs[i])
+            tensors.append(outputs[i])
+        ctx.save_for_backward(*tensors)
+        if self.operator.attributes:
+            names |= settings(self.operator, attributes)
+        if self.types:
+            names |= self._type_names(inputs)
+        likes = [(o.shape, o.dtype, o.device) for o in outputs] if self.several else None
+        ctx.known = (names, places, likes)
+
+    def _type_names(self, inputs: tuple[Any, ...]) -> dict[str, str]:
+        return {pin.dtype: NAMES[value.dtype] for pin, value in zip(self.operator.inputs, inputs, strict=True)
+                if pin.dtype in self.types}  # fmt: skip
+
+    def back(self, ctx: Any, flowing: tuple[Any, ...]) -> list[Any]:
+        """The gradients of the differentiable inputs, one after the other; where nothing flows, None."""
+        fixed, places, likes = ctx.known
+        names = {**fixed, **dict(zip(places, ctx.saved_tensors, strict=True))}
+        reached = []
+        for i, gradient in enumerate(flowing):
+            name = self.outputs[i]
+            if gradient is not None:
+                names[f"d_{name}"] = gradient
+                reached.append(name)
+            elif likes is not None:
+                shape, dtype, device = likes[i]
+                names[f"d_{name}"] = torch.zeros(shape, dtype=dtype, device=device)
+        return [self._sum(self.inputs[i], tuple(reached), names) if wanted else None
+                for i, wanted in zip(self.differentiable, ctx.needs_input_grad[1:], strict=True)]  # fmt: skip
+
+    def _sum(self, name: str, reached: tuple[str, ...], names: dict[str, Any]) -> Any:
+        terms = [evaluate(rule, OP, names) for rule in _rules(self.operator, name, reached)]
+        if not terms:
+            return None
+        total = terms[0]
+        for term in terms[1:]:
+            total = total + term
+        return total
+
+
+@cache
+def _rules(operator: Operator, name: str, reached: tuple[str, ...]) -> tuple[Rule, ...]:
+    return tuple(rules(operator, name, frozenset(reached)))

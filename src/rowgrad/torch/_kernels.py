@@ -1,0 +1,77 @@
+"""The operators on tensors: on the CPU by rowgrad's kernels, which share the tensors' memory, else by `portable`.
+
+These functions run below autograd, batching and compilation: what comes in are plain tensors.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from rowgrad._ops import Operator
+from rowgrad.torch import _portable as paths
+from rowgrad.torch._schema import Role, roles, settings
+
+_forced = 0  # how many `portable` blocks are open
+
+
+@contextmanager
+def portable() -> Iterator[None]:
+    """Within this block CPU tensors take the way of other devices too: PyTorch's own operators, no kernels of rowgrad.
+
+    It is meant for tests and for comparing; it holds for the whole process, not only for this thread.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import rowgrad.torch
+    >>> ids = torch.tensor([0, 1, 1])
+    >>> with rowgrad.torch.portable():
+    ...     rowgrad.torch.sparse_segment_sum(torch.ones(2, 1), ids, ids).tolist()
+    [[1.0], [2.0]]
+    """
+    global _forced
+    _forced += 1
+    try:
+        yield
+    finally:
+        _forced -= 1
+
+
+def is_portable() -> bool:
+    """Whether a `portable` block is open."""
+    return _forced > 0
+
+
+def cpu_kernel(operator: Operator) -> Callable[..., Any]:
+    """`operator` on CPU tensors."""
+    elsewhere = device_kernel(operator)
+    in_tuple = operator.result is not None
+    has_sizes = Role.SIZES in roles(operator)
+
+    def kernel(*values: Any, **given: Any) -> Any:
+        if _forced:
+            return elsewhere(*values, **given)
+        if has_sizes:
+            values = tuple(_shaped(operator, values))
+        results = operator(*values, **settings(operator, given)) if operator.attributes else operator(*values)
+        return tuple(results) if in_tuple else results
+
+    return kernel
+
+
+def _shaped(operator: Operator, values: tuple[Any, ...]) -> list[Any]:
+    """Lists of whole numbers as arrays."""
+    return [np.array(value, np.int64) if role is Role.SIZES else value
+            for role, value in zip(roles(operator), values, strict=True)]  # fmt: skip
+
+
+def device_kernel(operator: Operator) -> Callable[..., Any]:
+    """`operator` on tensors of any device."""
+    path = paths.PATHS[operator.name]
+
+    def kernel(*values: Any, **given: Any) -> Any:
+        return paths.call(operator, path, values, settings(operator, given) if operator.attributes else {})
+
+    return kernel
