@@ -182,3 +182,38 @@ os._exit(0)
 )
 def test_a_forked_child_can_call(code: str, tmp_path: Path) -> None:
     assert run(code, tmp_path) == "0"
+
+
+def test_an_exception_while_the_work_begins_leaves_nothing_behind_that_hangs(tmp_path: Path) -> None:
+    """It is raised at each bytecode in turn; the process must still end."""
+    code = """
+from rowgrad._kernels import protect
+
+class Stop(BaseException):
+    pass
+
+def reaches(number):
+    count = 0
+    def trace(frame, event, arg):
+        nonlocal count
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            count += 1
+            if count == number:
+                raise Stop
+        return trace
+    sys.settrace(trace)
+    try:
+        protect.uninterrupted(lambda: None)
+    except Stop:
+        return True
+    finally:
+        sys.settrace(None)
+    return False
+
+number = 1
+while reaches(number):
+    number += 1
+print(number > 20)
+"""
+    assert run(code, tmp_path) == "True"

@@ -1,12 +1,16 @@
 """Importing and compiling kernels so that neither a signal nor a fork cuts the work in half.
 
 Python runs signal handlers in the main thread, between any two bytecodes. A KeyboardInterrupt in the middle of Numba's
-work leaves Numba broken for the rest of the process. `uninterrupted` therefore moves the work to another thread.
+work leaves Numba broken for the rest of the process. `uninterrupted` therefore moves the work to another thread. One in
+the middle of `threading.Thread.start` leaves a lock held that the new thread needs to begin, so threads are started
+without it.
 
 A forked child has no thread but the one that forked. Locks that another thread held at that moment stay locked in the
 child for ever, so a fork waits until no other thread imports or compiles kernels.
 """
 
+import _thread
+import atexit
 import logging  # noqa: F401 (its fork hook, if registered after ours, would hold a lock that imports need)
 import operator
 import os
@@ -22,6 +26,8 @@ PAUSE = 0.001  # seconds between two looks at what they do
 
 T = TypeVar("T")
 
+_working: set[_thread.LockType] = set()  # held by threads that import or compile
+
 after_compilation: list[Callable[[], None]] = []  # called in the thread that needs the kernel, before it is run
 
 
@@ -31,21 +37,23 @@ def uninterrupted(function: Callable[..., T], *args: Any) -> T:
     An exception from a signal handler leaves this function at once. The work is then finished in the background, and
     the interpreter does not exit before.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if threading.get_ident() != threading.main_thread().ident:
         return function(*args)
     outcome: list[tuple[T, None] | tuple[None, BaseException]] = []
-    done = threading.Lock()
+    done = _thread.allocate_lock()
     done.acquire()
 
     def work() -> None:
+        _working.add(done)
         try:
             outcome.append((function(*args), None))
         except BaseException as error:
             outcome.append((None, error))
         finally:
+            _working.discard(done)
             done.release()
 
-    if not start(threading.Thread(target=work, name="rowgrad-compile")):
+    if not start(work):
         return function(*args)
     done.acquire()
     result, error = outcome.pop()
@@ -69,15 +77,22 @@ def load_numba() -> None:
         uninterrupted(load)
 
 
-def start(thread: threading.Thread) -> bool:
-    """Start `thread`; False if the system or an ending interpreter allows no new one."""
+def start(function: Callable[[], None]) -> bool:
+    """Run `function` in a new thread; False if the system or an ending interpreter allows none."""
     try:
-        thread.start()
+        _thread.start_new_thread(function, ())
     except RuntimeError as error:
         if "new thread" not in str(error):
             raise  # by a signal handler
         return False
     return True
+
+
+@atexit.register
+def _finish() -> None:
+    """Let work that was left by an exception end before the interpreter does."""
+    for done in tuple(_working):
+        done.acquire(timeout=PATIENCE)
 
 
 _take = operator.methodcaller("acquire", True, 1.0)
@@ -102,6 +117,7 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
+    _working.clear()  # whoever worked does not exist here
     held = _forks.held.pop()
     for lock in _locks():
         if lock not in held:  # waiting took too long; whoever holds it does not exist here

@@ -110,12 +110,11 @@ class Workers:
 class _Helper:
     """A thread that works on jobs, watches a moment for the next one, then sleeps."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self) -> None:
         self.wakeups = _wakeups()  # here, so that the helper has nothing to import
         self.asleep = False
         self.sleep = threading.Lock()
         self.sleep.acquire()
-        self.thread = threading.Thread(target=self.run, name=f"rowgrad-{number}", daemon=True)
 
     def run(self) -> None:
         wakeups, jobs, seen = self.wakeups, _jobs, 0
@@ -167,8 +166,8 @@ def _wake(wanted: int) -> None:
     if len(_helpers) < wanted:
         with _lock:
             while len(_helpers) < wanted:
-                helper = _Helper(len(_helpers))
-                if not protect.start(helper.thread):
+                helper = _Helper()
+                if not protect.start(helper.run):
                     break  # one thread can do everything
                 _helpers.append(helper)
     for helper in _helpers[:wanted]:
