@@ -1,7 +1,7 @@
 # Each target sets up what it needs, in virtual environments of this folder. Three are enough to begin with:
 #   make run     a page with the five gradient operators: every block's result, and a picture of it all
 #   make studio  draw pages in the browser; make studio PAGE=examples/pages/tour.page.json opens one
-#   make test    all tests
+#   make test    all tests; make quick takes two minutes
 
 PYTHON ?= python3
 # What the tests compare with and pass arrays of; `make test FRAMEWORKS=` does without, and says what it skips.
@@ -10,12 +10,15 @@ TENSORFLOW ?= tensorflow-cpu==2.21.0
 # Whom `make bench` measures against, and what draws its pictures.
 PEERS ?= $(TENSORFLOW) torch==2.13.0 fbgemm-gpu-cpu==1.8.0 jax scipy matplotlib
 
+# Two test processes, each with whole files; `make test PARALLEL=` runs all tests in one.
+PARALLEL ?= -n 2 --dist loadfile
+
 SOURCES := pyproject.toml $(shell find src -name '*.py' -o -name '*.pyi')
 
 STUDIO := studio/pyproject.toml studio/hatch_build.py studio/web/package-lock.json studio/web/build.mjs \
   $(shell find studio/src studio/web/src studio/web/static examples/pages -type f -not -name '*.pyc')
 
-.PHONY: run studio test test-oracle soak bench bench-scale lint docs clean
+.PHONY: run studio test quick test-oracle soak bench bench-scale lint docs clean
 
 run: .venv/ready
 	.venv/bin/rowgrad run examples/pages/tour.page.json --svg tour.svg --force
@@ -24,7 +27,12 @@ studio: .venv-studio/ready
 	.venv-studio/bin/rowgrad studio $(PAGE)
 
 test: .venv-test/ready
-	.venv-test/bin/python -m pytest --ignore tests/oracle
+	.venv-test/bin/python -m pytest $(PARALLEL) --ignore tests/oracle
+
+# The inner loop: the catalogue, every operator beside its plain loops with a few examples, errors, pages, documents.
+quick: .venv-test/ready
+	.venv-test/bin/python -m pytest $(PARALLEL) --hypothesis-profile quick -m "not slow" \
+	  tests/test_*.py tests/ops tests/blocks tests/cli tests/docs tests/optim tests/runtime
 
 test-oracle: .venv-oracle/ready
 	.venv-oracle/bin/python -m pytest tests/oracle
@@ -44,6 +52,7 @@ lint: .venv-lint/ready studio/web/node_modules/.package-lock.json
 	.venv-lint/bin/ruff check .
 	.venv-lint/bin/ruff format --check .
 	.venv-lint/bin/mypy
+	.venv-lint/bin/lint-imports
 	npm --prefix studio/web run --silent check
 
 docs: .venv-lint/ready
@@ -51,7 +60,7 @@ docs: .venv-lint/ready
 
 clean:
 	rm -rf studio/web/dist studio/web/node_modules studio/web/.tests
-	rm -rf .venv .venv-* build dist tour.svg .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* build dist tour.svg .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # `make run` and `make studio` use the packages as users get them; the others see the sources as they are.

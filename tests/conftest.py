@@ -1,5 +1,7 @@
 """What all tests share: thread settings are put back, and the studio can be had in a browser."""
 
+import importlib.util
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -10,8 +12,15 @@ from rowgrad._runtime import threads
 
 pytest_plugins = ["studio.browser"]
 
+# Where a framework is not installed, Python takes the folder of its tests for a package without modules.
+for _framework in ("torch", "jax"):
+    _found = importlib.util.find_spec(_framework)
+    if _found is None or _found.origin is None:
+        sys.modules[_framework] = None  # type: ignore[assignment]
+
 # The tests assert no times, and run on machines that have other things to do.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("unhurried"), max_examples=3)
 settings.load_profile("unhurried")
 
 

@@ -53,7 +53,7 @@ class Target:
 def targets(pattern: str = "", id_dtype: Any = np.int64) -> list[Target]:
     """All calls whose name contains `pattern`."""
     found = [
-        _of_operator(operator, repeats, np.dtype(id_dtype))
+        of_operator(operator, repeats, id_dtype)
         for operator in OPERATORS.values()
         if operator.role == "operator"
         for repeats in (REPEATS if operator.function else REPEATS[:2])
@@ -63,8 +63,9 @@ def targets(pattern: str = "", id_dtype: Any = np.int64) -> list[Target]:
     return [target for target in found if pattern.casefold() in target.name.casefold()]
 
 
-def _of_operator(operator: Operator, repeats: int, id_dtype: "np.dtype[Any]") -> Target:
-    arrays = {fitter.pin.name: _example(operator, fitter, id_dtype) for fitter in operator.fitters}
+def of_operator(operator: Operator, repeats: int, id_dtype: Any = np.int64) -> Target:
+    """The worked example, each element so many times."""
+    arrays = {fitter.pin.name: _example(operator, fitter, np.dtype(id_dtype)) for fitter in operator.fitters}
     ids = tuple(
         fitter.pin.name
         for fitter in operator.fitters

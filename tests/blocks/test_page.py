@@ -1,5 +1,6 @@
 """Pages are sound at every moment: what does not fit is refused with block and pin, and changes nothing."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -124,6 +125,14 @@ def test_remove_takes_wires_along(page: Page) -> None:
     assert page["SparseSegmentMeanGrad"].missing() == ["grad"]
     assert page.signal("SparseSegmentMeanGrad").dtype is None
     assert refused(page, lambda: page.remove("grad")).code == "unknown-block"
+
+
+def test_ids_of_a_type_that_is_not_known_yet_are_no_values(tmp_path: Path) -> None:
+    page = Page(folder=tmp_path)
+    page.add("File", id="ids", path="later.npy")
+    page.add("SparseSegmentMeanGradV2", id="g", grad=[[1.0]], indices="ids", segment_ids=[0], dense_output_dim0=1)
+    assert page.signal("g:output").dtype == "float32"
+    assert page.signal("g:sorted_unique_indices").dtype is None
 
 
 def test_rename_takes_wires_along(page: Page) -> None:

@@ -223,6 +223,7 @@ while True:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
+@pytest.mark.slow
 def test_killed_while_saving_the_file_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "x.page.json"
     environment: dict[str, Any] = {**os.environ, "PYTHONPATH": str(Path(rowgrad.__file__).parents[1])}

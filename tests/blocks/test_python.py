@@ -79,6 +79,7 @@ def test_every_operator(tmp_path: Path) -> None:
         assert_same(tmp_path, name, session_results(page, 2))
 
 
+@pytest.mark.slow
 def test_example_pages(tmp_path: Path) -> None:
     shutil.copytree(example_pages.FOLDER, tmp_path, dirs_exist_ok=True)
     pages = {path.name.partition(".")[0]: Page.load(tmp_path / path.name) for path in example_pages.FILES}
@@ -184,6 +185,7 @@ def test_spelled_arrays_are_the_same_bits(dtype: str) -> None:
         assert same_bits(eval(text, {"np": np, "ml_dtypes": ml_dtypes, "unpack": unpack}), each), text
 
 
+@pytest.mark.slow
 def test_placeholders_must_be_fed(tmp_path: Path) -> None:
     page = Page()
     page.add("Placeholder", id="x-1", dtype="bfloat16")

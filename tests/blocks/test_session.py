@@ -323,6 +323,7 @@ def test_a_link_does_not_lead_out_of_the_folder(tmp_path: Any) -> None:
         Page(folder=tmp_path / "inner").add("File", path="link.npy")
 
 
+@pytest.mark.slow
 def test_a_thousand_blocks_cost_little() -> None:
     """No time is asserted; a walk that took quadratic time or deep recursion would not end here."""
     page = chain(3000)

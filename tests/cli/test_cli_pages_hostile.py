@@ -15,6 +15,7 @@ from rowgrad.blocks import Page
 from signals import heed_ctrl_c
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(rowgrad.__file__).parents[1]), "COLUMNS": "100"}
+pytestmark = pytest.mark.slow  # each test starts a process
 
 
 @pytest.fixture(autouse=True)

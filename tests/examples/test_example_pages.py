@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import rowgrad
+from rowgrad._cli import app
 from rowgrad.blocks import Page, Session
 
 ROOT = Path(__file__).parents[2]
@@ -146,13 +148,13 @@ def test_as_a_script_it_gives_the_same_bits(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_through_graphdef_and_picture_it_comes_back(tmp_path: Path, name: str) -> None:
+def test_through_graphdef_and_picture_it_comes_back(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     page = load(name)
     for text in (False, True):
         back = Page.from_graphdef(page.to_graphdef(text=text), folder=FOLDER)
         assert back == page
-    done = run("convert", FOLDER / f"{name}.page.json", "x.svg", "--run", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    done = run("convert", "x.svg", "y.page.json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(tmp_path)
+    for arguments in ([str(FOLDER / f"{name}.page.json"), "x.svg", "--run"], ["x.svg", "y.page.json"]):
+        done = CliRunner().invoke(app, ["convert", *arguments], prog_name="rowgrad")
+        assert done.exit_code == 0, done.output
     assert json.loads((tmp_path / "y.page.json").read_text()) == json.loads(page.to_json())

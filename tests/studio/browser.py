@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -278,11 +279,22 @@ def _npm(*arguments: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One test process at a time."""
+    import fcntl
+
+    with (WEB / "package.json").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 @pytest.fixture(scope="session")
 def packages() -> Path:
     """What `npm ci` brings."""
-    if not _is_installed():
-        _npm("ci")
+    with _alone():
+        if not _is_installed():
+            _npm("ci")
     return WEB / "node_modules"
 
 
@@ -291,7 +303,9 @@ def bundle(request: pytest.FixtureRequest) -> Path:
     """The built page; it is built if it is missing or old."""
     if not _is_built():
         request.getfixturevalue("packages")
-        _npm("run", "build")
+        with _alone():
+            if not _is_built():
+                _npm("run", "build")
     return WEB / "dist"
 
 

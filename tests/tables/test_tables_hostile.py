@@ -491,7 +491,7 @@ def test_steps_of_threads_are_made_one_after_the_other(path: Path) -> None:
 def test_limits_of_groups_are_found(tmp_path: Path) -> None:
     from table_groups import little_memory
 
-    code = "from rowgrad import limits; print(limits.available())"
+    code = "from rowgrad._runtime import limits; print(limits.available())"
     with little_memory(200 << 20) as (_, join):
         done = subprocess.run(
             [sys.executable, "-c", code], preexec_fn=join, stdout=subprocess.PIPE, text=True, check=True

@@ -1,7 +1,8 @@
-"""Compile every kernel for every type, so that no later call has to: `rowgrad doctor --warm`.
+"""Compile every kernel for every type, and for float32 in every width, so that no later call has to: `doctor --warm`.
 
 Kernels are compiled by running them: each operator on its worked example, once per type, and again with so many
-entries that the call is not a small one.
+entries that the call is not a small one. A kernel is compiled for the widest vectors that fit the rows of a table (see
+`_kernels/lanes.py`); tables are nearly always float32, so that type is compiled for all of them.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,12 +13,13 @@ import numpy as np
 
 from rowgrad import _kernels as kernels
 from rowgrad._kernels.kinds import SMALL
-from rowgrad._ops import OPERATORS, Operator
+from rowgrad._ops import OPERATORS, Operator, Pin
 from rowgrad._ops.results import RowGradient
 from rowgrad._runtime import dtypes
 from rowgrad.optim import Adam
 
 REPEATS = SMALL  # each entry so often makes more than a small call
+WIDTHS = (1, 4, 8, 16, 32, 64)  # columns of float32, one for each width of vectors
 
 
 def tasks() -> list[tuple[str, Callable[[], Any]]]:
@@ -28,13 +30,26 @@ def tasks() -> list[tuple[str, Callable[[], Any]]]:
             continue  # NumPy does the work, and needs no warming
         for dtype in operator.types.get("T", ("",)):
             found += [(f"{operator.name} {dtype}".strip(), task) for task in _tasks(operator, dtype)]
+        if any(_has_rows(pin) for pin in operator.inputs):
+            found += [(f"{operator.name} float32, {width} wide", task)
+                      for width in WIDTHS for task in _tasks(operator, "float32", width)]  # fmt: skip
     found += [(f"optimizers {dtype}", partial(_optimize, dtypes.NUMPY[dtype])) for dtype in dtypes.FLOATS]
+    found += [(f"optimizers float32, {width} wide", partial(_optimize, dtypes.NUMPY["float32"], width))
+              for width in WIDTHS]  # fmt: skip
     found += [(f"routing {dtype}", partial(_route, dtypes.NUMPY[dtype])) for dtype in dtypes.IDS]
     return found
 
 
-def _tasks(operator: Operator, dtype: str) -> Iterator[Callable[[], Any]]:
+def _has_rows(pin: Pin) -> bool:
+    """Whether the elements of `pin` are rows of any shape: a table, or a gradient of one."""
+    return "..." in pin.shape
+
+
+def _tasks(operator: Operator, dtype: str, width: int | None = None) -> Iterator[Callable[[], Any]]:
     inputs = {pin.name: _value(operator, pin.name, pin.dtype, dtype) for pin in operator.inputs}
+    for pin in operator.inputs:
+        if width is not None and _has_rows(pin):
+            inputs[pin.name] = np.repeat(np.asarray(inputs[pin.name])[:, :1], width, axis=1)
     yield partial(operator, *inputs.values())
     repeated = {"indices", "segment_ids", "weights"} & set(inputs)
     if {"indices", "segment_ids"} <= repeated:
@@ -60,10 +75,10 @@ def _value(operator: Operator, name: str, variable: str, dtype: str) -> Any:
     return array.astype(target)
 
 
-def _optimize(dtype: "np.dtype[Any]") -> None:
+def _optimize(dtype: "np.dtype[Any]", width: int = 3) -> None:
     """One optimizer stands for all, since kernels are the same: with a gradient, without one, and with weights."""
     ids = np.arange(2 * SMALL)
-    table, grad = np.zeros((ids.size, 1), dtype), np.zeros((ids.size, 1), dtype)
+    table, grad = np.zeros((ids.size, width), dtype), np.zeros((ids.size, width), dtype)
     adam = Adam(lr=0.0, decay_untouched=True)
     state = adam.init(table)
     adam.step(table, RowGradient(grad, ids), state)

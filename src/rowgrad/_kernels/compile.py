@@ -3,12 +3,13 @@
 Every kernel is a Numba function that releases the GIL, rounds each operation on its own (no fastmath, no fused
 multiply-add) and is kept on disk, so that only the first process on a machine compiles it. Numba notices a
 change only in the file of the function itself; kernels here call helpers from other files, so the stamp of
-each cached kernel covers all files of this folder.
+each cached kernel covers its file and all files of this folder that it imports.
 """
 
 import hashlib
 import os
 import pickle
+import re
 import sys
 import threading
 import uuid
@@ -42,7 +43,7 @@ def kernel(function: Callable[..., Any]) -> Any:
     """Compile `function` at its first call for each combination of argument types, and keep the result on disk."""
     name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
     dispatcher = KERNELS[name] = numba.njit(nogil=True, error_model="numpy")(function)
-    dispatcher._cache = _KernelCache(name)
+    dispatcher._cache = _KernelCache(name, source_stamp(Path(function.__code__.co_filename)))
     compile_for_args = dispatcher._compile_for_args
 
     def load_or_compile(*args: Any) -> Any:
@@ -92,12 +93,22 @@ event.register("numba:compile", _Notice())
 
 
 @cache
-def source_stamp() -> str:
-    """A digest of all kernel sources and of the versions that shape the compiled code."""
-    digest = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__} {sys.version}".encode())
-    for path in sorted(FOLDER.glob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
+def versions_stamp() -> str:
+    """A digest of the versions that shape the compiled code."""
+    return hashlib.sha256(f"{numba.__version__} {llvmlite.__version__} {sys.version}".encode()).hexdigest()[:16]
+
+
+@cache
+def source_stamp(file: Path) -> str:
+    """A digest of a file with kernels, and of all files of this folder that it imports."""
+    sources, found = {}, [file]
+    while found:
+        path = found.pop()
+        if path not in sources:
+            sources[path] = path.read_bytes()
+            names = re.findall(r"^from rowgrad\._kernels\.(\w+) import", sources[path].decode(), re.MULTILINE)
+            found += [FOLDER / f"{name}.py" for name in names]
+    return hashlib.sha256(b"".join(sources[path] for path in sorted(sources))).hexdigest()[:16]
 
 
 @cache
@@ -108,7 +119,7 @@ def cache_folder() -> Path | None:
     not among them: whoever can write there could plant code.
     """
     for folder in _candidates():
-        target = folder / source_stamp()
+        target = folder / versions_stamp()
         try:
             target.mkdir(parents=True, exist_ok=True)
             probe = target / f".probe-{os.getpid()}"
@@ -138,13 +149,13 @@ def _candidates() -> Iterator[Path]:
 class _KernelCache(caching.NullCache):  # type: ignore[misc]
     """The compiled forms of one kernel on disk, each in a file of its own.
 
-    A file holds a checksum and what it covers: the argument types, the machine and the code. Files are written
-    elsewhere and renamed, and there is no index, so any number of processes may read and write at the same time.
-    A file that is damaged is replaced; where nothing can be written, kernels are compiled and not kept.
+    A file holds a checksum and what it covers: the source, the argument types, the machine and the code. Files are
+    written elsewhere and renamed, and there is no index, so any number of processes may read and write at the same
+    time. A file that is damaged is replaced; where nothing can be written, kernels are compiled and not kept.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, stamp: str) -> None:
+        self._name, self._stamp = name, stamp
 
     @property
     def cache_path(self) -> str | None:
@@ -153,7 +164,7 @@ class _KernelCache(caching.NullCache):  # type: ignore[misc]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         target_context.refresh()
-        key = sig, target_context.codegen().magic_tuple()
+        key = self._stamp, sig, target_context.codegen().magic_tuple()
         path = self._path(key)
         if path is None:
             return None
@@ -173,7 +184,7 @@ class _KernelCache(caching.NullCache):  # type: ignore[misc]
     def save_overload(self, sig: Any, cres: Any) -> None:
         if cres.library.has_dynamic_globals:  # addresses that mean nothing in another process
             return
-        key = sig, cres.codegen.magic_tuple()
+        key = self._stamp, sig, cres.codegen.magic_tuple()
         path = self._path(key)
         if path is None:
             _warn_once("unkept", "no folder for compiled kernels is writable, so each process compiles them anew; "

@@ -154,10 +154,10 @@ class _Inference:
     def _output_dtype(self, pin: Pin) -> str | None:
         if pin.dtype in self.bound:
             return self.bound[pin.dtype][0]
-        if pin.dtype in self.operator.types:
+        if any(attribute.name == pin.dtype for attribute in self.operator.attributes):
             chosen: str | None = self.attributes.get(pin.dtype)
             return chosen or self.bound.get("T", (None,))[0]  # left open, it is the type of the values
-        return pin.dtype
+        return None if pin.dtype in self.operator.types else pin.dtype
 
     def _fold(
         self, inputs: Mapping[str, Any], known: Mapping[str, Any], signals: dict[str, Signal]

@@ -1,5 +1,6 @@
 """Weighted sums and the largest of each segment, and their gradients, in JAX's own operations."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -57,9 +58,14 @@ def largest(data: Any, indices: Any, segment_ids: Any, segments: int, sizes: Siz
     return (_picked(data, chosen), chosen), ok
 
 
+def _by_row(array: Any) -> Any:
+    """As a matrix. (Where there are no rows, -1 would not tell how many columns there are.)"""
+    return array.reshape(array.shape[0], math.prod(array.shape[1:]))
+
+
 def _picked(table: Any, chosen: Any) -> Any:
     """table[chosen[s, c], c]; 0 where nothing was chosen."""
-    flat, ids = table.reshape(table.shape[0], -1), chosen.reshape(chosen.shape[0], -1)
+    flat, ids = _by_row(table), _by_row(chosen)
     if table.shape[0] == 0:
         return jnp.zeros(chosen.shape, table.dtype)
     columns = jnp.arange(ids.shape[1])[None, :]
@@ -68,7 +74,7 @@ def _picked(table: Any, chosen: Any) -> Any:
 
 def _scattered(grad: Any, places: Any, rows: int) -> Any:
     """The sum, column by column, of what was chosen from each row."""
-    values, ids = widened(grad).reshape(grad.shape[0], -1), places.reshape(places.shape[0], -1)
+    values, ids = _by_row(widened(grad)), _by_row(places)
     columns = jnp.arange(ids.shape[1])[None, :]
     sums = jnp.zeros((rows, ids.shape[1]), values.dtype).at[jnp.where(ids < 0, rows, ids), columns]
     return rounded(sums.add(values, mode="drop").reshape(rows, *grad.shape[1:]), grad)

@@ -16,7 +16,7 @@ import rowgrad
 from optional import framework
 from rowgrad.blocks import Page
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
 FENCE = re.compile(r"^```(python|pycon|console|json)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FRAMEWORKS = re.compile(r"^(?:>>> )?(?:import|from) (?:rowgrad\.)?(torch|jax|optax|flax|equinox)\b", re.MULTILINE)

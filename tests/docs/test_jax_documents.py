@@ -9,11 +9,12 @@ from optional import framework
 
 framework("jax")
 
-TEXT = (Path(__file__).parents[3] / "docs" / "jax.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[2] / "docs" / "jax.md").read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"^```py\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("library", ["optax", "flax", "equinox"])
+@pytest.mark.slow
 def test_snippets(library: str) -> None:
     (code,) = (code for code in SNIPPETS if f"import {library}" in code or f"from {library}" in code)
     framework(library)

@@ -9,11 +9,11 @@ from optional import framework
 
 torch = framework("torch")
 import torch.distributed as dist  # noqa: E402
+from ranks import Ranks  # noqa: E402
 
 from rowgrad import RowgradError, optim  # noqa: E402
 from rowgrad.torch import EmbeddingBag  # noqa: E402
 from rowgrad.torch.distributed import ShardedEmbeddingBag  # noqa: E402
-from torch_distributed.ranks import Ranks  # noqa: E402
 
 ROWS, WIDTH, BAGS, STEPS = 23, 6, 90, 12
 CASES = [(combiner, weighted, fused) for combiner in ("sum", "mean", "sqrtn") for weighted in (False, True)

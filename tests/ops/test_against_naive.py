@@ -119,7 +119,7 @@ TYPED = [
 
 @pytest.mark.parametrize(("op", "dtype"), TYPED)
 def test_same_as_naive(op: str, dtype: np.dtype[Any]) -> None:
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=min(40, settings.default.max_examples))
     @given(strategies.calls(op, dtype), st.sampled_from(THREADS), st.sampled_from(LAYOUTS), st.booleans())
     def check(args: Args, threads: int, layout: Callable[[Array], Array], as_if_large: bool) -> None:
         expected = as_tuple(getattr(naive, op)(**args))
@@ -139,7 +139,7 @@ def test_same_as_naive(op: str, dtype: np.dtype[Any]) -> None:
 def test_results_are_fresh(op: str) -> None:
     """Writing to a result changes neither the input nor another result."""
 
-    @settings(max_examples=10, deadline=None)
+    @settings(max_examples=min(10, settings.default.max_examples))
     @given(strategies.calls(op, np.dtype(np.int64 if op in ON_IDS else np.float32)))
     def check(args: Args) -> None:
         results = as_tuple(getattr(functions, op)(**args))
@@ -156,6 +156,12 @@ N, TABLE = 60_000, 5_000
 WIDTHS = [1, 3, 8, 17, 70]
 KINDS = ["sum", "mean", "sqrt_n"]
 LARGE_DTYPES = [np.dtype(t) for t in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16)]
+# Each type meets each width and each kind, and each kind each width; all three together are not needed.
+LARGE = pytest.mark.parametrize(
+    ("kind", "dtype", "width"),
+    [(KINDS[(i + j) % 3], dtype, width) for i, dtype in enumerate(LARGE_DTYPES) for j, width in enumerate(WIDTHS)],
+    ids=str,
+)
 
 
 def skewed(random: np.random.Generator, size: int, n: int = N) -> Array:
@@ -192,9 +198,8 @@ def scales(kind: str, counts: Array) -> Array:
     return {"sum": np.ones(len(counts)), "mean": 1 / counts, "sqrt_n": 1 / np.sqrt(counts)}[kind]
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("dtype", LARGE_DTYPES, ids=golden.dtype_name)
-@pytest.mark.parametrize("kind", KINDS)
+@LARGE
+@pytest.mark.slow
 def test_large_segments(kind: str, dtype: np.dtype[Any], width: int) -> None:
     random = np.random.default_rng(width)
     rows = 700
@@ -207,9 +212,8 @@ def test_large_segments(kind: str, dtype: np.dtype[Any], width: int) -> None:
     assert_close(*scattered(rows, ids, terms), output)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("dtype", LARGE_DTYPES, ids=golden.dtype_name)
-@pytest.mark.parametrize("kind", KINDS)
+@LARGE
+@pytest.mark.slow
 def test_large_segment_gradients(kind: str, dtype: np.dtype[Any], width: int) -> None:
     """The gradients of a kind: dense and compact, and the way back through both."""
     random = np.random.default_rng(width)

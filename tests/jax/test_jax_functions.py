@@ -131,6 +131,8 @@ EMPTY: list[tuple[str, Args]] = [
     ("sparse_slice_grad", {"backprop_val_grad": np.ones(0), "input_indices": np.zeros((3, 2), int),
                            "input_start": [0, 0], "output_indices": np.zeros((0, 2), int)}),
     ("index_rank", {"sorted_unique_indices": [], "indices": []}),
+    ("sparse_segment_max_grad", {"grad": np.ones((0, 2)), "chosen": np.zeros((0, 2), int), "output_dim0": 3}),
+    ("sparse_segment_max_grad_grad", {"grad": np.ones(3), "chosen": np.zeros(0, int)}),
 ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ import rowgrad
 from optional import framework
 
 torch = framework("torch")
-EXAMPLE = Path(__file__).parents[2] / "examples" / "distributed_ctr.py"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "distributed_ctr.py"
 SMALL = ("--steps", "14", "--batch", "128", "--rows", "2000", "--every", "4")
 LONG = 600  # seconds after which a test gives up
 

@@ -9,10 +9,10 @@ from optional import framework
 
 torch = framework("torch")
 import torch.distributed as dist  # noqa: E402
+from ranks import Ranks  # noqa: E402
 
 from rowgrad import InvalidArgumentError, optim  # noqa: E402
 from rowgrad.torch.distributed import ShardedEmbeddingBag, cost  # noqa: E402
-from torch_distributed.ranks import Ranks  # noqa: E402
 
 ROWS, WIDTH, BAGS, IDS = 200_000, 16, 500, 8
 CASES = {

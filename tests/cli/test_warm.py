@@ -18,6 +18,7 @@ def test_every_operator_with_a_kernel_is_warmed_for_every_type() -> None:
     assert any(label.startswith("SparseSliceGrad ") for label in labels)
 
 
+@pytest.mark.slow
 def test_every_kernel_is_warmed() -> None:
     for _, task in tasks():
         task()

@@ -1,0 +1,48 @@
+"""Written by `make docs` from the catalogue; do not edit."""
+
+from typing import Any, Generic, NamedTuple
+
+from typing_extensions import TypeVar
+
+A = TypeVar("A", default=Any)
+
+class RowGradient(NamedTuple, Generic[A]):
+    """A gradient with rows only where there are any: row u belongs to row sorted_unique_indices[u] of the table."""
+
+    output: A
+    sorted_unique_indices: A
+
+class FilledRows(NamedTuple, Generic[A]):
+    """A sparse tensor in which every row has an entry, and the way back to the entries that were there before."""
+
+    output_indices: A
+    output_values: A
+    empty_row_indicator: A
+    reverse_index_map: A
+
+class FilledRagged(NamedTuple, Generic[A]):
+    """A ragged tensor in which every row has a value, and the way back to the values that were there before."""
+
+    output_value_rowids: A
+    output_values: A
+    empty_row_indicator: A
+    reverse_index_map: A
+
+class FillGradient(NamedTuple, Generic[A]):
+    """The gradient of the values that were there, and of the default that was filled in."""
+
+    d_values: A
+    d_default_value: A
+
+class SegmentMax(NamedTuple, Generic[A]):
+    """The largest of each segment, and the rows of the table that they came from, or -1."""
+
+    output: A
+    chosen: A
+
+class SparseTensor(NamedTuple, Generic[A]):
+    """A sparse tensor cut out of another one."""
+
+    output_indices: A
+    output_values: A
+    output_shape: A
