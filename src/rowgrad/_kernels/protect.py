@@ -67,8 +67,10 @@ def load_numba() -> None:
 
     def load() -> None:
         import numba
+        import numpy as np
 
         numba.njit(lambda: None)
+        numba.typeof(np.empty(0))  # loads what NumPy would load when the first kernel is called
 
     numba = sys.modules.get("numba")
     if numba is not None and not hasattr(numba, "njit"):  # this thread may be importing it
