@@ -36,17 +36,17 @@ def test_there_is_a_strategy_for_every_type(operator: Operator) -> None:
 @EACH
 def test_there_is_a_form_in_jax(operator: Operator) -> None:
     framework("jax")
-    from rowgrad.jax.forms import FORMS
+    from rowgrad.jax._forms import FORMS
 
-    assert operator.name in FORMS, f"rowgrad/jax/forms has none for {operator.name}"
+    assert operator.name in FORMS, f"rowgrad/jax/_forms has none for {operator.name}"
 
 
 @EACH
 def test_there_is_a_portable_form_in_pytorch(operator: Operator) -> None:
     framework("torch")
-    from rowgrad.torch.portable import PATHS
+    from rowgrad.torch._portable import PATHS
 
-    assert operator.name in PATHS, f"rowgrad/torch/portable has none for {operator.name}"
+    assert operator.name in PATHS, f"rowgrad/torch/_portable has none for {operator.name}"
 
 
 @EACH

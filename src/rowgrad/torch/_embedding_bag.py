@@ -19,7 +19,7 @@ from rowgrad.optim import Optimizer
 from rowgrad.tables import Table
 from rowgrad.torch import _bags as bags
 from rowgrad.torch import _fused as fused
-from rowgrad.torch import wrapping
+from rowgrad.torch import _wrapping
 from rowgrad.torch._fused import STATE as STATE
 from rowgrad.torch._pooling import Way, factors_of, pool
 from rowgrad.torch._settings import fitting, one_combiner, padding, size
@@ -305,7 +305,7 @@ class EmbeddingBag(nn.EmbeddingBag):
             factors = factors_of(batch.weights, batch.segment_ids, batch.count, self.mode)
         update = None if self.fused_optimizer is None and self._table is None else self._update
         if self.sparse or update is not None:
-            wrapping.check(self, sparse=self.sparse, fused=update is not None)
+            _wrapping.check(self, sparse=self.sparse, fused=update is not None)
         way = Way(self.mode, self.sparse, self.scale_grad_by_freq, update)
         return pool(self.weight, batch.ids, batch.segment_ids, batch.count, factors, way)
 

@@ -65,7 +65,8 @@ def fill_gradient_gradient(reverse_index_map: Any, d_values: Any, d_default: Any
 def cut(indices: Any, values: Any, shape: Any, start: Any, size: Any, sizes: Sizes) -> Any:
     """The entries in a window."""
     ok = jnp.all(shape >= 0) & jnp.all((size >= 0) | (start >= shape - size))
-    is_kept = jnp.all((indices >= start) & (indices - start < size), axis=1)
+    ahead = indices - start  # negative behind the start, and where it is past 64 bits, which no size is
+    is_kept = jnp.all((indices >= start) & (ahead >= 0) & (ahead < size), axis=1)
     places = jnp.nonzero(is_kept, size=int(jnp.sum(is_kept)))[0]
     output_shape = jnp.where(start < shape - size, size, jnp.maximum(shape - start, 0))
     return (indices[places] - start, values[places], output_shape), ok

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rowgrad.errors import InvalidArgumentError, RowgradError
 from rowgrad.optim import Optimizer
 from rowgrad.torch import _bags as bags
-from rowgrad.torch import wrapping
+from rowgrad.torch import _wrapping
 from rowgrad.torch._embedding_bag import STATE
 from rowgrad.torch._pooling import factors_of
 from rowgrad.torch._settings import fitting, one_combiner, padding, size
@@ -298,7 +298,7 @@ class ShardedEmbeddingBag(nn.Module):
 
     def _read(self, input: Tensor, offsets: Tensor | None, weights: Tensor | None, segment_ids: Tensor | None,
               num_bags: int | None) -> tuple[bags.Bags, Tensor | None]:  # fmt: skip
-        wrapping.check_outside(self)
+        _wrapping.check_outside(self)
         batch = bags.read(input, offsets, weights, segment_ids, num_bags, include_last_offset=self.include_last_offset)
         if batch.ids.device.type != "cpu":
             raise InvalidArgumentError(
