@@ -190,3 +190,17 @@ def test_a_program_for_another_device_has_no_callback(monkeypatch: pytest.Monkey
     assert "buffer_python" in traced.lower(lowering_platforms=("cpu",)).as_text()
     assert "buffer_python" not in traced.lower(lowering_platforms=("cuda",)).as_text()
     assert traced.lower().compile()(data, ids, segments).tolist() == [[2.0, 3.0], [4.0, 5.0]]
+
+
+def test_a_window_far_below_zero() -> None:
+    """An index that lies 2**63 or more behind the start is not in the window, though their difference overflows."""
+    args = {
+        "indices": np.array([[1], [3 - 2**63]]),
+        "values": np.ones(2),
+        "shape": [5],
+        "start": [-(2**63)],
+        "size": [4],
+    }
+    with wide(), rj.portable():
+        found = rj.sparse_slice(**args)
+    assert np.asarray(found.output_indices).tolist() == [[3]]

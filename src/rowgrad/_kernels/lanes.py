@@ -25,6 +25,7 @@ from numba.extending import intrinsic, models, register_model
 from rowgrad._kernels.compile import inline
 
 INT32 = ir.IntType(32)
+LINE = 64  # bytes in a cache line
 
 
 class Lanes(types.Type):  # type: ignore[misc]
@@ -142,6 +143,25 @@ def load(typingctx: Any, lanes: Any, array: Any, start: Any) -> Any:
         return _widen(builder, builder.load(pointer, align=size), array.dtype, lanes)
 
     return lanes(lanes, array, types.intp), codegen
+
+
+@intrinsic
+def fetch(typingctx: Any, lanes: Any, array: Any, start: Any) -> Any:
+    """Have the cache lines of `count(lanes)` values of `array` from `start` fetched; the position may be anything."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        byte = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, INT32, INT32, INT32])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        size = array.dtype.bitwidth // 8
+        first = builder.gep(context.make_array(array)(context, builder, args[1]).data, [args[2]])
+        # The last one too: arrays of NumPy do not begin where a cache line does.
+        for position in (*range(0, lanes.count, LINE // size), lanes.count - 1):
+            pointer = builder.bitcast(builder.gep(first, [INT32(position)]), byte)
+            builder.call(function, [pointer, INT32(0), INT32(3), INT32(1)])
+        return context.get_dummy_value()
+
+    return types.void(lanes, array, types.intp), codegen
 
 
 def _store(past: bool) -> Any:

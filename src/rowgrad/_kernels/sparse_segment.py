@@ -8,12 +8,11 @@ import numpy as np
 
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.kinds import MEAN, SUM
-from rowgrad._kernels.lanes import block_start, count, fill, load, store, store_past, zeros
-from rowgrad._kernels.raw import peek, peek_bounded, prefetch
+from rowgrad._kernels.lanes import block_start, count, fetch, fill, load, store, store_past, zeros
+from rowgrad._kernels.raw import peek, peek_bounded
 from rowgrad._kernels.sharing import chunk_start, enter, leave, lowest, share
 
 BLOCK = 8
-LINE = 64  # bytes in a cache line
 SHORT = 10  # segments shorter than this are scaled by a product, longer ones by a division
 
 
@@ -31,17 +30,10 @@ def _any_wrong(indices, ids, first, last, rows, data_rows):
 
 
 @inline
-def _fetch(data, indices, first, last, width):
-    """Have the rows of the entries from `first` to `last` fetched, which are needed soon."""
-    for i in range(first, min(last, indices.size)):
-        start = peek(indices, i) * width
-        for column in range(0, width, LINE // data.itemsize):
-            prefetch(data, start + column)
-        prefetch(data, start + width - 1)  # arrays of NumPy do not begin where a cache line does
-
-
-@inline
-def _row(lanes, data, indices, i, data_rows, width, column):
+def _row(lanes, data, indices, i, data_rows, width, column, ahead):
+    """A block of columns of the row of entry `i`; that of the entry `ahead` of it is fetched, which is needed soon."""
+    if ahead > 0:
+        fetch(lanes, data, peek(indices, min(i + ahead, indices.size - 1)) * width + column)
     return load(lanes, data, peek_bounded(indices, i, data_rows) * width + column)
 
 
@@ -51,23 +43,14 @@ def _sum_segment(lanes, indices, first, last, data_rows, data, width, column, ah
     head = (last - first) % BLOCK
     if head < 2:
         head += BLOCK
-    if ahead > 0:
-        _fetch(data, indices, first + ahead, first + head + ahead, width)
-    total = _row(lanes, data, indices, first, data_rows, width, column)
+    total = _row(lanes, data, indices, first, data_rows, width, column, ahead)
     for i in range(first + 1, min(first + head, last)):
-        total = total + _row(lanes, data, indices, i, data_rows, width, column)
+        total = total + _row(lanes, data, indices, i, data_rows, width, column, ahead)
     i = first + head
     while i < last:
-        if ahead > 0:
-            _fetch(data, indices, i + ahead, i + BLOCK + ahead, width)
-        run = _row(lanes, data, indices, i, data_rows, width, column)
-        run = run + _row(lanes, data, indices, i + 1, data_rows, width, column)
-        run = run + _row(lanes, data, indices, i + 2, data_rows, width, column)
-        run = run + _row(lanes, data, indices, i + 3, data_rows, width, column)
-        run = run + _row(lanes, data, indices, i + 4, data_rows, width, column)
-        run = run + _row(lanes, data, indices, i + 5, data_rows, width, column)
-        run = run + _row(lanes, data, indices, i + 6, data_rows, width, column)
-        run = run + _row(lanes, data, indices, i + 7, data_rows, width, column)
+        run = _row(lanes, data, indices, i, data_rows, width, column, ahead)
+        for k in range(i + 1, min(i + BLOCK, last)):
+            run = run + _row(lanes, data, indices, k, data_rows, width, column, ahead)
         total = total + run
         i += BLOCK
     return total
@@ -80,7 +63,7 @@ def _pool_segment(lanes, indices, first, last, data_rows, data, width, kind, out
     divisor = np.float64(length) if kind == MEAN else np.sqrt(np.float64(length))
     for column in range(0, width, count(lanes)):
         here = block_start(lanes, column, width)
-        total = _sum_segment(lanes, indices, first, last, data_rows, data, width, here, 0 if column else ahead)
+        total = _sum_segment(lanes, indices, first, last, data_rows, data, width, here, ahead)
         if kind != SUM and length > 1:
             if length < SHORT:
                 total = total * (fill(lanes, 1) / fill(lanes, divisor))
@@ -117,8 +100,6 @@ def pool(workers, chunks, indices, ids, rows, data_rows, data, width, kind, lane
         while 0 < first < stop and peek(ids, first) == peek(ids, first - 1):
             first += 1  # this segment began in an earlier chunk, and is pooled there
         before = peek_bounded(ids, first - 1, rows) if first > 0 else np.int64(-1)
-        if ahead > 0:
-            _fetch(data, indices, first, first + ahead, width)
         while first < stop:
             segment = peek_bounded(ids, first, rows)
             last = first + 1
