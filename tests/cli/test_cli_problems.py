@@ -20,10 +20,10 @@ def outcome(error):
 
 
 def test_problem_with_hint():
-    result = outcome(Problem("the [red]file[/red] is odd.", "mend it.", code=2))
+    result = outcome(Problem("the [red]file[/red] is odd.", "fix it.", code=2))
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert result.stderr == "error: the [red]file[/red] is odd.\nhint: mend it.\n"
+    assert result.stderr == "error: the [red]file[/red] is odd.\nhint: fix it.\n"
 
 
 def test_rowgrad_error_names_the_operator():

@@ -399,7 +399,7 @@ def hostile_calls(op: str) -> list[tuple[str, Args]]:
     random = np.random.default_rng(0)
     surely = [fault for fault in faults if fault[3]]
     while len(calls) < MOST:
-        # The first is wrong by itself, so that the second cannot mend it.
+        # The first is wrong by itself, so that the second cannot correct it.
         first, second = surely[random.integers(len(surely))], faults[random.integers(len(faults))]
         if first[0] != second[0]:
             both = {first[0]: first[2], second[0]: second[2]}

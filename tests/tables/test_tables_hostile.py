@@ -1,4 +1,4 @@
-"""What is wrong is told by name and mended where it can be: damaged files, full disks, other processes, half steps."""
+"""What is wrong is named, and repaired where it can be: damaged files, full disks, other processes, half steps."""
 
 import json
 import multiprocessing

@@ -20,7 +20,7 @@ BAD_DATA, BAD_USAGE, INTERRUPTED = 1, 2, 130
 
 
 class Problem(Exception):
-    """Something the user can mend: what is wrong, and how to mend it."""
+    """Something the user can fix: what is wrong, and how to fix it."""
 
     def __init__(self, message: str, hint: str = "", *, code: int = BAD_DATA) -> None:
         super().__init__(message)

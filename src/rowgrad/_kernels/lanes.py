@@ -164,15 +164,15 @@ def fetch(typingctx: Any, lanes: Any, array: Any, start: Any) -> Any:
     return types.void(lanes, array, types.intp), codegen
 
 
-def _store(past: bool) -> Any:
+def _store(nontemporal: bool) -> Any:
     @intrinsic
     def store(typingctx: Any, array: Any, start: Any, lanes: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             pointer, size = _pointer(context, builder, array, args[0], args[1], lanes.count)
-            # x86 has only stores of at most 32 bytes past the caches, and they must be aligned.
-            align = min(32, size * lanes.count) if past else size
+            # x86 has only non-temporal stores of at most 32 bytes, and they must be aligned.
+            align = min(32, size * lanes.count) if nontemporal else size
             stored = builder.store(_narrow(builder, args[2], array.dtype, lanes), pointer, align=align)
-            if past:
+            if nontemporal:
                 stored.set_metadata("nontemporal", builder.module.add_metadata([INT32(1)]))
             return context.get_dummy_value()
 
@@ -182,16 +182,16 @@ def _store(past: bool) -> Any:
 
 
 # Write lanes to an array from a position on, rounded once to the type the array stores.
-store = _store(past=False)
-# The same past the caches, which spares reading the lines first; the place must be aligned like the lanes, up to 32.
-store_past = _store(past=True)
+store = _store(nontemporal=False)
+# The same by non-temporal stores, which read no lines first; the place must be aligned like the lanes, up to 32 bytes.
+store_nontemporal = _store(nontemporal=True)
 
 
 @inline
-def clear_past(nothing, array, first, last):
-    """Zero the array past the caches, from `first` to `last`; both ends must be as `store_past` asks."""
+def clear_nontemporal(nothing, array, first, last):
+    """Zero the array by non-temporal stores, from `first` to `last`; both ends must be as `store_nontemporal` asks."""
     while first < last:
-        store_past(array, block_start(nothing, first, last), nothing)
+        store_nontemporal(array, block_start(nothing, first, last), nothing)
         first += count(nothing)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.kinds import MEAN, SUM
-from rowgrad._kernels.lanes import block_start, count, fetch, fill, load, store, store_past, zeros
+from rowgrad._kernels.lanes import block_start, count, fetch, fill, load, store, store_nontemporal, zeros
 from rowgrad._kernels.raw import peek, peek_bounded
 from rowgrad._kernels.sharing import chunk_start, enter, leave, lowest, share
 
@@ -57,7 +57,7 @@ def _sum_segment(lanes, indices, first, last, data_rows, data, width, column, ah
 
 
 @inline
-def _pool_segment(lanes, indices, first, last, data_rows, data, width, kind, output, past, segment, ahead):
+def _pool_segment(lanes, indices, first, last, data_rows, data, width, kind, output, nontemporal, segment, ahead):
     """Pool one segment, a block of columns at a time."""
     length = last - first
     divisor = np.float64(length) if kind == MEAN else np.sqrt(np.float64(length))
@@ -69,20 +69,20 @@ def _pool_segment(lanes, indices, first, last, data_rows, data, width, kind, out
                 total = total * (fill(lanes, 1) / fill(lanes, divisor))
             else:
                 total = total / fill(lanes, divisor)
-        if past:
-            store_past(output, segment * width + here, total)
+        if nontemporal:
+            store_nontemporal(output, segment * width + here, total)
         else:
             store(output, segment * width + here, total)
 
 
 @kernel
-def pool(workers, chunks, indices, ids, rows, data_rows, data, width, kind, lanes_for, output, past, clear, ahead,
-         bad):  # fmt: skip
+def pool(workers, chunks, indices, ids, rows, data_rows, data, width, kind, lanes_for, output, nontemporal, clear,
+         ahead, bad):  # fmt: skip
     """Pool into `output`; returns -1, or a position before the first bad entry, in which case nothing is written.
 
     `lanes_for` tells how wide vectors are (see `lanes`), `bad` has room for a position per chunk. Rows without a
-    segment are zeroed if `clear`. If `past`, results are written by non-temporal stores. Rows of the table are fetched
-    `ahead` entries before they are needed; 0 is for tables that are in the caches anyway.
+    segment are zeroed if `clear`. If `nontemporal`, results are written by non-temporal stores. Rows of the table are
+    fetched `ahead` entries before they are needed; 0 is for tables that are in the caches anyway.
     """
     seen = enter(workers)
     size = indices.size
@@ -107,7 +107,9 @@ def pool(workers, chunks, indices, ids, rows, data_rows, data, width, kind, lane
                 last += 1
             if clear and segment > before + 1:
                 output[(before + 1) * width : segment * width] = 0
-            _pool_segment(lanes, indices, first, last, data_rows, data, width, kind, output, past, segment, ahead)
+            _pool_segment(
+                lanes, indices, first, last, data_rows, data, width, kind, output, nontemporal, segment, ahead
+            )
             before = segment
             first = last
         if clear and stop == size and before + 1 < rows:

@@ -14,7 +14,7 @@ import numpy as np
 
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.kinds import MEAN, SMALL, SUM
-from rowgrad._kernels.lanes import block_start, clear_past, count, fill, keep_if, load, store, zeros
+from rowgrad._kernels.lanes import block_start, clear_nontemporal, count, fill, keep_if, load, store, zeros
 from rowgrad._kernels.raw import peek, peek_bounded, poke, prefetch
 from rowgrad._kernels.sharing import chunk_start, enter, leave, share
 
@@ -149,8 +149,8 @@ def sum_rows(workers, chunks, words, shift, row_starts, values, width, factors, 
 
 
 @kernel
-def clear_gaps(workers, chunks, words, shift, rows, width, lanes_for, output, past):
-    """Zero the rows of `output` that do not occur in the sorted `words`, by non-temporal stores if `past`."""
+def clear_gaps(workers, chunks, words, shift, rows, width, lanes_for, output, nontemporal):
+    """Zero the rows of `output` that do not occur in the sorted `words`, by non-temporal stores if `nontemporal`."""
     seen = enter(workers)
     size = words.size
     for chunk in share(workers, 0, chunks):
@@ -164,8 +164,8 @@ def clear_gaps(workers, chunks, words, shift, rows, width, lanes_for, output, pa
                 high = middle
         while row < stop:
             next_row = min(peek(words, low) >> shift, stop) if low < size else stop
-            if past:
-                clear_past(zeros(lanes_for), output, row * width, next_row * width)
+            if nontemporal:
+                clear_nontemporal(zeros(lanes_for), output, row * width, next_row * width)
             else:
                 output[row * width : next_row * width] = 0
             row = next_row + 1

@@ -112,7 +112,7 @@ def safe_embedding_lookup_sparse(
         if weights is not None:
             one = _like(weights, np.ones((), _plain(weights).dtype))
             weights = (
-                _door(weights)
+                _front_end(weights)
                 .sparse_fill_empty_rows(
                     *(_like(weights, x) if i != 1 else x for i, x in enumerate((places, weights, shape, one)))
                 )
@@ -193,9 +193,9 @@ def _row_numbers(ids: _Ids) -> Array:
 
 
 def _pool(params: Any, ids: Array, segments: Array, rows: int | None, weights: Any, combiner: str) -> Any:
-    door = _door(params)
+    front_end = _front_end(params)
     if weights is None:
-        pool = getattr(door, combiners.COMBINERS[combiner].function)
+        pool = getattr(front_end, combiners.COMBINERS[combiner].function)
         return pool(params, _like(params, ids), _like(params, segments), *(() if rows is None else (rows,)))
     if rows is None:
         rows = int(segments[-1]) + 1 if segments.size else 0
@@ -209,14 +209,14 @@ def _pool(params: Any, ids: Array, segments: Array, rows: int | None, weights: A
     if combiner != "sum":
         squares = weights * weights if combiner == "sqrtn" else weights
         every = _like(params, np.arange(segments.size))
-        total = _door(weights).sparse_segment_weighted_sum(
+        total = _front_end(weights).sparse_segment_weighted_sum(
             _like(weights, np.ones((1, 1), _plain(weights).dtype)), squares, every * 0, _like(weights, segments), rows
         )[:, 0]
         known = total != 0
         total = total + ~known
         scale = known / (total**0.5 if combiner == "sqrtn" else total)
         factors = weights * scale[_like(weights, segments)]
-    return door.sparse_segment_weighted_sum(params, factors, _like(params, ids), _like(params, segments), rows)
+    return front_end.sparse_segment_weighted_sum(params, factors, _like(params, ids), _like(params, segments), rows)
 
 
 # What differs from kind to kind
@@ -241,7 +241,7 @@ def _handed_back(params: Any, pooled: Any) -> Any:
     return arrays.TENSORFLOW.hand_back(pooled) if arrays.kind_of(params) is arrays.TENSORFLOW else pooled
 
 
-def _door(array: Any) -> Any:
+def _front_end(array: Any) -> Any:
     """The module whose functions take this kind of array and pass gradients on."""
     kind = arrays.kind_of(array)
     if kind is arrays.TORCH:

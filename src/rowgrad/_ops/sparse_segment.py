@@ -13,7 +13,7 @@ from rowgrad._ops.pins import INT64_MAX, Pin
 from rowgrad._ops.sparse_segment_grad import KINDS, SNAKE, WORDS, G
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import FLOATS, IDS, REALS, Array
-from rowgrad._runtime.memory import goes_past, place
+from rowgrad._runtime.memory import is_nontemporal, place
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError, RowgradError
 
@@ -53,8 +53,8 @@ def _pool(kind: int, data: Array, indices: Array, segment_ids: Array, num_segmen
     bad = workers.run(
         kernels.sparse_segment.pool, *one_id_type(indices, segment_ids), rows, data.shape[0],
         data.reshape(-1).view(stored), width, kind, kernels.lanes.lanes_for(sums, width),
-        output.reshape(-1).view(stored), goes_past(output, row_size), not zero, AHEAD if data.nbytes > CACHED else 0,
-        np.empty(workers.chunks, np.int64),
+        output.reshape(-1).view(stored), is_nontemporal(output, row_size), not zero,
+        AHEAD if data.nbytes > CACHED else 0, np.empty(workers.chunks, np.int64),
     )  # fmt: skip
     if bad >= 0:
         bad = _first_bad(bad, indices, segment_ids, rows, data.shape[0])

@@ -20,7 +20,7 @@ from rowgrad._ops.pins import Pin
 from rowgrad._ops.results import RowGradient
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import FLOATS, IDS, Array
-from rowgrad._runtime.memory import allocate, borrow_work, goes_past, place, place_uncleared, return_work
+from rowgrad._runtime.memory import allocate, borrow_work, is_nontemporal, place, place_uncleared, return_work
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import OutOfRangeError, RowgradError
 
@@ -53,7 +53,7 @@ def diagnose(position: int, indices: Array, segment_ids: Array, rows: int, rows_
 
 
 def _bad_segment(segment_ids: Array, position: int, segments: int, segments_name: str) -> RowgradError:
-    remedy = f"Each id names a row; mend the id, or raise {segments_name}."
+    remedy = f"Each id names a row; fix the id, or raise {segments_name}."
     value = int(segment_ids[position])
     return checks.out_of_range(
         "segment_ids", position, value, segments, segments_name, "segment-id-out-of-range", remedy
@@ -102,8 +102,10 @@ def sum_rows(workers: Workers, order: Order, values: Array, factors: Factors, *,
         None if sources is None else (sources, values.shape[0]),
     )  # fmt: skip
     if not compact and not is_zero:
-        past = goes_past(output, output.nbytes // rows if rows else 0)
-        workers.run(kernels.sparse_segment_grad.clear_gaps, order.words, order.shift, rows, width, lanes, flat, past)
+        nontemporal = is_nontemporal(output, output.nbytes // rows if rows else 0)
+        workers.run(
+            kernels.sparse_segment_grad.clear_gaps, order.words, order.shift, rows, width, lanes, flat, nontemporal
+        )
     if names is None:
         return output
     if rows is None:

@@ -1,4 +1,4 @@
-"""The door for arrays: whatever a caller holds becomes an ndarray, without a copy where none is needed, and
+"""Arrays of any framework: whatever a caller holds becomes an ndarray, without a copy where none is needed, and
 results go back as the kind that came in.
 
 Frameworks are recognised by the type of the array and found among the modules that are already loaded: whoever holds
@@ -89,7 +89,7 @@ class _Writable:
 
     def __init__(self, array: Array) -> None:
         self._owner = array
-        described = array.__array_interface__  # a new dict each time, and dear: asked for once
+        described = array.__array_interface__  # a new dict each time, and slow to make: asked for once
         described["data"] = (described["data"][0], False)
         self.__array_interface__ = described
 

@@ -26,7 +26,9 @@ from rowgrad.errors import InvalidArgumentError, OutOfMemoryError
 
 POOLED = 1 << 20  # the memory of results from this size on is taken back
 LINE = 64  # bytes of a cache line; large results begin with one, so that their rows lie in as few as can be
-PAST = 1 << 22  # results from this size on are written past the caches, which would read their lines first
+NONTEMPORAL = (
+    1 << 22
+)  # results from this size on are written by non-temporal stores, which do not read their lines first
 LEAST_SCRATCH = 1 << 22
 MOST_SCRATCH = 1 << 28
 LARGE = 1 << 26  # requests below this many bytes are not worth a look at the machine
@@ -62,7 +64,7 @@ def _allocate(shape: tuple[int, ...], dtype: "np.dtype[Any]", argument: str | No
         block = np.zeros(nbytes + LINE, np.uint8) if zero else np.empty(nbytes + nbytes // 8 + LINE, np.uint8)
         return _leased(block[-block.ctypes.data % LINE :], shape, dtype), zero
     except (MemoryError, ValueError) as error:  # NumPy calls a size past 64 bits a ValueError
-        raise _out_of_memory(shape, dtype, argument, "the memory is not to be had") from error
+        raise _out_of_memory(shape, dtype, argument, "the system does not give the memory") from error
 
 
 def check_room(nbytes: int, argument: str) -> None:
@@ -121,9 +123,9 @@ def _type_name(dtype: "np.dtype[Any]") -> str:
     return dtype.name if dtype.isnative else f"{dtype.name} in the other byte order"
 
 
-def goes_past(array: Array, row_bytes: int) -> bool:
-    """Whether to write `array`, in rows of `row_bytes`, past the caches."""
-    return array.nbytes >= PAST and array.ctypes.data % LINE == 0 and row_bytes % 32 == 0
+def is_nontemporal(array: Array, row_bytes: int) -> bool:
+    """Whether to write `array`, in rows of `row_bytes`, by non-temporal stores."""
+    return array.nbytes >= NONTEMPORAL and array.ctypes.data % LINE == 0 and row_bytes % 32 == 0
 
 
 def clear(array: Array) -> None:

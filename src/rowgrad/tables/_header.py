@@ -158,7 +158,7 @@ def read(folder: Path) -> Header:
 
 def write(folder: Path, text: str) -> None:
     """Put `text` in the place of the header, all or nothing, on the disk itself."""
-    from rowgrad._runtime.files import store  # with all it needs, dearer to load than the rest of tables
+    from rowgrad._runtime.files import store  # with all it needs, slower to load than the rest of tables
 
     store.replace(folder / NAME, lambda file: _put(file, text))
     sync_folder(folder)

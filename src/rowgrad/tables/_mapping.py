@@ -67,7 +67,7 @@ class Mapping:
         except OSError as error:
             os.close(self._file)
             raise FileError(
-                f"{path} cannot be mapped: {self.size} bytes of address space are not to be had ({error.strerror}). "
+                f"{path} cannot be mapped: {self.size} bytes of address space are not available ({error.strerror}). "
                 "Raise its limit (`ulimit -v`, `ulimit -d`); memory itself is needed for changes only.",
                 code="cannot-map",
                 value=self.size,

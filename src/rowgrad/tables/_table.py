@@ -332,7 +332,7 @@ class Table:
             part.mark(rows)
 
     def _end_step(self, count: int) -> None:
-        """Three looks, each dearer and sharper than the one before: a bound, the process's memory, the pages."""
+        """Three looks, each slower and sharper than the one before: a bound, the process's memory, the pages."""
         self.steps += 1
         self._most += sum(part.most_changed(count) for part in self._parts.values())
         if min(self._most * PAGE, self.nbytes) <= self.max_dirty:

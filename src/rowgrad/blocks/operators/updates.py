@@ -158,7 +158,7 @@ def _check_rows(grad: Array, indices: Array, var: Array) -> None:
         position = int(wrong.argmax())
         found, rows = int(indices[position]), var.shape[0]
         raise checks.out_of_range("indices", position, found, rows, "the number of rows of var", "index-out-of-range",
-                                  "Drop the entry, or mend the index.")  # fmt: skip
+                                  "Drop the entry, or fix the index.")  # fmt: skip
 
 
 def _distinct(indices: Array) -> tuple[Array, Array | None]:
