@@ -4,7 +4,9 @@ Operators of families without kernels are made of NumPy. They are compared with 
 """
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import golden
@@ -33,20 +35,50 @@ def test_there_is_a_strategy_for_every_type(operator: Operator) -> None:
     assert not missing, f"the strategy of tests/strategies.py for {operator.name} draws no {sorted(missing)}"
 
 
+def example(operator: Operator) -> list[Any]:
+    """The arguments of the worked example, text as numbers."""
+    inputs = operator.example.inputs
+    plain = {name: list(map(ord, value)) if np.array(value).dtype.kind == "U" and np.ndim(value) else value
+             for name, value in inputs.items()}  # fmt: skip
+    plain = {name: ord(value) if isinstance(value, str) else value for name, value in plain.items()}
+    return [fitter.fit(plain[fitter.pin.name]) for fitter in operator.fitters]
+
+
+def check(operator: Operator, found: Any) -> None:
+    """The same as NumPy's result, to rounding."""
+    expected = operator(*example(operator))
+    both = (expected, found) if isinstance(expected, tuple) else ((expected,), (found,))
+    for one, other in zip(*both, strict=True):
+        np.testing.assert_allclose(np.asarray(other), one, rtol=1e-5)
+
+
 @EACH
-def test_there_is_a_form_in_jax(operator: Operator) -> None:
+@pytest.mark.parametrize("has_form", [True, False], ids=["by its form", "by way of the host"])
+def test_it_works_on_other_devices_in_jax(operator: Operator, has_form: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a form of its own, or, where it has none yet, by the kernels on the host."""
     framework("jax")
-    from rowgrad.jax._forms import FORMS
+    import rowgrad.jax
+    from rowgrad.jax import _forms, _functions
 
-    assert operator.name in FORMS, f"rowgrad/jax/_forms has none for {operator.name}"
+    monkeypatch.setattr(_forms, "FORMS", _forms.FORMS if has_form else {})
+    with rowgrad.jax.portable():
+        check(operator, _functions.FUNCTIONS[str(operator.function)](*example(operator)))
 
 
 @EACH
-def test_there_is_a_portable_form_in_pytorch(operator: Operator) -> None:
-    framework("torch")
-    from rowgrad.torch._portable import PATHS
+@pytest.mark.parametrize("has_form", [True, False], ids=["by its form", "by way of the CPU"])
+def test_it_works_on_other_devices_in_pytorch(operator: Operator, has_form: bool) -> None:
+    torch = framework("torch")
+    from rowgrad.torch import _kernels
+    from rowgrad.torch._schema import Role, roles
 
-    assert operator.name in PATHS, f"rowgrad/torch/_portable has none for {operator.name}"
+    values = [
+        array.tolist() if role is Role.SIZES else torch.from_numpy(array) if isinstance(array, np.ndarray) else array
+        for role, array in zip(roles(operator), example(operator), strict=True)
+    ]
+    kernel = _kernels.device_kernel(operator) if has_form else _kernels._by_way_of_cpu(operator)
+    given = {attribute.name: attribute.default for attribute in operator.attributes}
+    check(operator, kernel(*values, **given))
 
 
 @EACH

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import torch
 
 from rowgrad._ops import Operator
 from rowgrad.torch import _portable as paths
@@ -46,13 +47,19 @@ def is_portable() -> bool:
 
 def cpu_kernel(operator: Operator) -> Callable[..., Any]:
     """`operator` on CPU tensors."""
-    elsewhere = device_kernel(operator)
+    here, elsewhere = _by_kernels(operator), device_kernel(operator)
+
+    def kernel(*values: Any, **given: Any) -> Any:
+        return elsewhere(*values, **given) if _forced else here(*values, **given)
+
+    return kernel
+
+
+def _by_kernels(operator: Operator) -> Callable[..., Any]:
     in_tuple = operator.result is not None
     has_sizes = Role.SIZES in roles(operator)
 
     def kernel(*values: Any, **given: Any) -> Any:
-        if _forced:
-            return elsewhere(*values, **given)
         if has_sizes:
             values = tuple(_shaped(operator, values))
         results = operator(*values, **settings(operator, given)) if operator.attributes else operator(*values)
@@ -68,10 +75,23 @@ def _shaped(operator: Operator, values: tuple[Any, ...]) -> list[Any]:
 
 
 def device_kernel(operator: Operator) -> Callable[..., Any]:
-    """`operator` on tensors of any device."""
-    path = paths.PATHS[operator.name]
+    """`operator` on tensors of any device: there, if it has a portable form, else on the CPU and back."""
+    path = paths.PATHS.get(operator.name)
+    if path is None:
+        return _by_way_of_cpu(operator)
 
     def kernel(*values: Any, **given: Any) -> Any:
         return paths.call(operator, path, values, settings(operator, given) if operator.attributes else {})
+
+    return kernel
+
+
+def _by_way_of_cpu(operator: Operator) -> Callable[..., Any]:
+    compute = _by_kernels(operator)
+
+    def kernel(*values: Any, **given: Any) -> Any:
+        device = next(value.device for value in values if isinstance(value, torch.Tensor))
+        results = compute(*(value.cpu() if isinstance(value, torch.Tensor) else value for value in values), **given)
+        return tuple(result.to(device) for result in results) if isinstance(results, tuple) else results.to(device)
 
     return kernel

@@ -1,7 +1,8 @@
 """The operators in JAX's own operations, for devices that kernels do not run on.
 
-`FORMS` has one form for each operator: it takes the inputs in order (counts as ints) and the `Sizes` of the results,
-and gives the results and whether the ids are right. What is wrong with them, the operator itself says (`host.blame`).
+A form in `FORMS` takes the inputs of its operator in order (counts as ints) and the `Sizes` of the results, and gives
+the results and whether the ids are right. What is wrong with them, the operator itself says (`host.blame`). An operator
+without a form is computed by the kernels on the host, from any device and back.
 """
 
 from collections.abc import Callable
@@ -22,7 +23,9 @@ FORMS: dict[str, Callable[..., Any]] = {**segments.FORMS, **entries.FORMS, **wei
 
 def run(call: Call, *values: Any) -> list[Any]:
     """The results of `call`, traced or not, with bad ids reported."""
-    form = FORMS[call.name]
+    form = FORMS.get(call.name)
+    if form is None:
+        return host.from_any_device(call, *values)
     results, ok = form(*call.inputs(values), Sizes(call))
     results = results if isinstance(results, tuple) else (results,)
     typed = [jnp.asarray(r, dtypes.NUMPY[name]) for r, (_, name) in zip(results, call.results, strict=True)]
