@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from rowgrad import _kernels as kernels
-from rowgrad._kernels.kinds import SMALL
+from rowgrad._kernels.kinds import MEAN, SMALL
 from rowgrad._ops import OPERATORS, Operator, Pin
 from rowgrad._ops.results import RowGradient
 from rowgrad._runtime import dtypes
+from rowgrad._runtime.threads import Workers
 from rowgrad.optim import Adam
 
 REPEATS = SMALL  # each entry so often makes more than a small call
@@ -33,6 +34,7 @@ def tasks() -> list[tuple[str, Callable[[], Any]]]:
         if any(_has_rows(pin) for pin in operator.inputs):
             found += [(f"{operator.name} float32, {width} wide", task)
                       for width in WIDTHS for task in _tasks(operator, "float32", width)]  # fmt: skip
+    found += [(f"large gradients {dtype}", partial(_sum_many, dtypes.NUMPY[dtype])) for dtype in dtypes.FLOATS]
     found += [(f"optimizers {dtype}", partial(_optimize, dtypes.NUMPY[dtype])) for dtype in dtypes.FLOATS]
     found += [(f"optimizers float32, {width} wide", partial(_optimize, dtypes.NUMPY["float32"], width))
               for width in WIDTHS]  # fmt: skip
@@ -73,6 +75,14 @@ def _value(operator: Operator, name: str, variable: str, dtype: str) -> Any:
     if target.names:  # quantised
         return array.astype(target[0]).view(target)
     return array.astype(target)
+
+
+def _sum_many(dtype: "np.dtype[Any]") -> None:
+    """What only large gradients need: the factors of many segments, and zeros in memory that is used again."""
+    factors = np.empty(1, dtypes.summing(dtype).sums)
+    Workers(0).run(kernels.sparse_segment_grad.scales, MEAN, np.ones(1, np.int64), factors)
+    ids, grad = np.arange(2 * SMALL), np.zeros((2 * SMALL, 3), dtype)
+    OPERATORS["SparseSegmentMeanGrad"](grad, ids, ids, 2 * SMALL, out=np.empty_like(grad))
 
 
 def _optimize(dtype: "np.dtype[Any]", width: int = 3) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 KINDS = {"Sum": SUM, "Mean": MEAN, "SqrtN": SQRT_N}
 NOTHING = np.empty(0, np.int64)
+FEW_SEGMENTS = 1 << 18  # whose factors NumPy makes as fast as a kernel that would have to be compiled first
 SMALL_ROW = 4096  # bytes in a row up to which a call of few entries counts as small
 SNAKE = {"Sum": "sum", "Mean": "mean", "SqrtN": "sqrt_n"}
 
@@ -73,8 +74,12 @@ def factors_of(workers: Workers, kind: int, order: Order, dtype: "np.dtype[Any]"
     sums = dtypes.summing(dtype).sums
     if kind == SUM:
         return Factors(np.ones(1, sums), 0, 0)
-    values = allocate(order.counts.shape, sums)
-    workers.run(kernels.sparse_segment_grad.scales, kind, order.counts, values)
+    if order.counts.size <= FEW_SEGMENTS:
+        sizes = np.maximum(order.counts, 1).astype(np.float64)
+        values = (1.0 / (sizes if kind == MEAN else np.sqrt(sizes))).astype(sums)
+    else:
+        values = allocate(order.counts.shape, sums)
+        workers.run(kernels.sparse_segment_grad.scales, kind, order.counts, values)
     return Factors(values, order.shift, -1) if by_row else Factors(values, 0, (1 << order.shift) - 1)
 
 
