@@ -65,7 +65,7 @@ def test_a_huge_table_costs_the_compact_gradient_nothing() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("width", [2, 8, 16, 20, 72, 104])
-def test_results_written_past_the_caches_are_the_same(
+def test_results_written_by_non_temporal_stores_are_the_same(
     dtype: Any, width: int, many_chunks: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(5)
@@ -78,7 +78,7 @@ def test_results_written_past_the_caches_are_the_same(
         return [pooled.tobytes(), dense.tobytes()]
 
     expected = results()
-    monkeypatch.setattr(memory, "PAST", 0)
+    monkeypatch.setattr(memory, "NONTEMPORAL", 0)
     assert results() == expected
 
 
