@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import scale_report
-from bench.work import LARGE, Bags
+from bench.groups.operators import LARGE, Shape
 
 ROOT = Path(__file__).parents[1]
 RANKS = (1, 2, 3, 4)
@@ -94,19 +94,19 @@ def serve(rank: int, size: int, path: str, core: int, pipe: Connection) -> None:
 class Steps:
     """A rank's part of a table and of a batch."""
 
-    def __init__(self, rank: int, size: int, shape: Bags) -> None:
+    def __init__(self, rank: int, size: int, shape: Shape) -> None:
         import torch
 
-        from bench import data
+        from bench.groups.operators import arguments
         from rowgrad import optim
         from rowgrad.torch import EmbeddingBag
         from rowgrad.torch.distributed import ShardedEmbeddingBag
 
-        batch = data.batch(shape)
+        batch = arguments("SparseSegmentMeanGradV2", shape)
         first, last = shape.bags * rank // size, shape.bags * (rank + 1) // size
-        self.ids = torch.tensor(batch.ids[first * shape.ids_per_bag : last * shape.ids_per_bag])
-        self.offsets = torch.arange(0, len(self.ids), shape.ids_per_bag)
-        self.grad = torch.tensor(batch.grad[first:last])
+        self.ids = torch.tensor(batch["indices"][first * shape.ids : last * shape.ids])
+        self.offsets = torch.arange(0, len(self.ids), shape.ids)
+        self.grad = torch.tensor(batch["grad"][first:last])
         # Frequent ids are neighbours: spread, each rank has as much to do.
         self.layer = ShardedEmbeddingBag(
             shape.rows, shape.width, combiner="mean", sharding="hash",
@@ -174,7 +174,7 @@ def constants(cores: list[int], rounds: int) -> dict[str, float]:
     }
 
 
-def measure(groups: dict[int, Ranks], shape: Bags, seconds: float, rounds: int) -> dict[str, Any]:
+def measure(groups: dict[int, Ranks], shape: Shape, seconds: float, rounds: int) -> dict[str, Any]:
     """The best round of each number of ranks, one after another in each round."""
     sizes = list(groups)
     facts = {size: group.ask("make", shape) for size, group in groups.items()}
@@ -207,7 +207,7 @@ def run(asked: argparse.Namespace) -> dict[str, Any]:
     if len(cores) < 2:
         sys.exit("this needs two cores")
     cores = cores[:2]
-    shapes: tuple[Bags, ...] = LARGE
+    shapes: tuple[Shape, ...] = LARGE
     if asked.small:
         shapes = tuple(replace(shape, rows=shape.rows // 100, bags=shape.bags // 8) for shape in LARGE)
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0

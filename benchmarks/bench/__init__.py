@@ -2,7 +2,7 @@
 
 From the folder `benchmarks`, `python -m bench --help` lists the options.
 
-`work` lists what is measured and `data` makes its inputs; `contestants` holds one module for each peer; `contest`
-checks their answers and times them; `run` goes through it all; `targets` compares the figures with what rowgrad
-promises; `report`, `pictures` and `documents` tell. It is not part of the package.
+`case` says what a case is; `groups` has a module for each group of cases, with its inputs and its contestants;
+`lookups` makes ids and tables; `contest` checks the answers and times them; `run` goes through it all; `report`,
+`documents` and `pictures` tell. It is not part of the package.
 """

@@ -1,4 +1,4 @@
-"""`python -m bench`: time the operators, alone or beside the peers that are installed."""
+"""`python -m bench`: time rowgrad beside the peers that are installed."""
 
 import difflib
 import os
@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rowgrad._cli import show
 from rowgrad._cli.problems import BAD_USAGE, Problem, QuietCommand
 
-QUICK_ROUNDS = 5
+QUICK_ROUNDS, QUICK_TURN = 3, 0.02
 
 app = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
@@ -23,45 +23,57 @@ app = typer.Typer(
 
 @app.command(cls=QuietCommand)
 def bench(
+    only: Annotated[
+        str,
+        typer.Option(
+            metavar="GROUP/CASE",
+            help="Only the cases whose name contains this; * and ? stand for anything. --list shows the names.",
+        ),
+    ] = "",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer cases and rounds: everything in three minutes.")
+    ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="All of the grid of one layer and of segment sums: an hour and 12 GB.")
+    ] = False,
     peers: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAMES", help="all, none, or names: tensorflow,torch,fbgemm,jax,scipy. Else those installed."
-        ),
+        typer.Option(metavar="NAMES", help="all, none, or names: torch,fbgemm,tensorflow. Else those installed."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Less work, fewer rounds: under a minute.")] = False,
-    only: Annotated[
-        str, typer.Option(metavar="PATTERN", help="Only the work whose name contains this; * and ? stand for anything.")
-    ] = "",
     rounds: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="How often each contestant is timed. The best counts.")
     ] = None,
+    names: Annotated[bool, typer.Option("--list", help="Print the names of the cases, and measure nothing.")] = False,
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write every figure to this file.")] = None,
+    merge: Annotated[bool, typer.Option("--merge", help="Keep what FILE has of other cases.")] = False,
     pictures: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Draw benchmark.png and roofline.png there (needs matplotlib).")
+        Path | None, typer.Option(metavar="DIR", help="Draw benchmark.png there (needs matplotlib).")
     ] = None,
 ) -> None:
-    """Time the operators beside their peers, after checking that all give the same answers."""
+    """Time rowgrad beside its peers, after checking that all give the same answers."""
     # Loaded here, so that --help stays quick.
     from bench import contest, report, run
 
-    works = _chosen_work(only, quick=quick)
-    names = _chosen_peers(peers)
+    if quick and full:
+        raise Problem("--quick and --full exclude each other.", code=BAD_USAGE)
+    cases = _chosen_cases(only, "quick" if quick else "full" if full else "normal")
+    if names:
+        for case in cases:
+            typer.echo(case.name)
+        return
+    chosen = _chosen_peers(peers)
     _check_targets(json, pictures)
-    if rounds is None:
-        rounds = QUICK_ROUNDS if quick else contest.ROUNDS
-    needed = {rival for item in works for rival in item.rivals}
     with _bar() as progress:
         results = run.run(
-            works,
-            [name for name in names if name in needed],
-            rounds=rounds,
+            cases,
+            chosen,
+            rounds=rounds or (QUICK_ROUNDS if quick else contest.ROUNDS),
+            turn=QUICK_TURN if quick else contest.TURN,
             progress=progress,
-            **_extras(quick, only, pictures is not None),
         )
     report.show(results, show.output())
     if json is not None:
-        report.write_json(results, json)
+        report.write_json(report.merged(report.read_json(json), results) if merge and json.exists() else results, json)
     if pictures is not None:
         from bench.pictures import draw
 
@@ -71,20 +83,21 @@ def bench(
         raise Problem(f"{len(problems)} of the answers or calls failed; see above.")
 
 
-def _chosen_work(only: str, *, quick: bool) -> list[Any]:
-    from bench import work
+def _chosen_cases(only: str, size: str) -> list[Any]:
+    from bench import groups
+    from bench.case import matching
 
-    everything = work.quick_work() if quick else work.all_work()
-    chosen = work.matching(everything, only)
+    everything = groups.all_cases(size)
+    chosen = matching(everything, only)
     if not chosen:
-        names = [item.name for item in everything]
+        names = [case.name for case in everything]
         close = difflib.get_close_matches(only, names, n=3, cutoff=0.4) or names[:3]
-        raise Problem(f"no work is called like {only!r}.", f"names are like {', '.join(close)}.", code=BAD_USAGE)
+        raise Problem(f"no case is called like {only!r}.", f"names are like {', '.join(close)}.", code=BAD_USAGE)
     return chosen
 
 
 def _chosen_peers(text: str | None) -> list[str]:
-    from bench.contestants import PEERS, missing
+    from bench.case import PEERS, missing
 
     if text is None:
         absent = missing(PEERS)
@@ -110,11 +123,6 @@ def _chosen_peers(text: str | None) -> list[str]:
     return [name for name in PEERS if name in wanted]
 
 
-def _extras(quick: bool, only: str, drawn: bool) -> dict[str, bool]:
-    """What to measure beside the work: the machine's speeds for pictures, the peak of memory where time allows."""
-    return {"speeds": drawn or not only, "peak_memory": not (quick or only)}
-
-
 def _check_targets(json: Path | None, pictures: Path | None) -> None:
     """Find out before the measuring, not after it, whether its results can be kept."""
     if pictures is not None and util.find_spec("matplotlib") is None:
@@ -134,7 +142,7 @@ def _check_targets(json: Path | None, pictures: Path | None) -> None:
 
 @contextmanager
 def _bar() -> Iterator[Any]:
-    """A progress bar on a terminal. It is drawn between contests only: a thread that redraws it would be timed too."""
+    """Progress: a bar on a terminal, else a line a case. It is drawn between contests only: a thread would be timed."""
     console = show.errors()
     columns = (BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     bar = Progress(*columns, console=console, auto_refresh=False, transient=True, disable=not console.is_terminal)
@@ -143,5 +151,7 @@ def _bar() -> Iterator[Any]:
 
         def progress(what: str, done: int, total: int) -> None:
             bar.update(task, description=what, completed=done, total=total, refresh=True)
+            if not console.is_terminal:
+                console.print(f"{done + 1}/{total} {what}" if done < total else what, soft_wrap=True)
 
         yield progress

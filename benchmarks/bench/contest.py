@@ -1,40 +1,38 @@
 """One contest: every contestant's answer is checked against ours, then all are timed in turns.
 
-The turns are interleaved, so that a slow minute of the machine slows everyone, and the best round of each counts: what
-disturbs a measurement only ever adds to it. Nothing here knows an operator or a framework.
+The turns are interleaved, so that a slow minute of the machine slows everyone, and the best turn of each counts: what
+disturbs a measurement only ever adds to it. In its turn a contestant is called back to back, without pauses, as a
+training loop calls it; the first calls are not timed, because they find the caches and the cores as the one before
+left them. Nothing here knows an operator or a framework.
 """
 
 import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 import numpy as np
 
-from bench.work import OURS
+from bench.case import OURS
 from rowgrad._runtime.dtypes import BFLOAT16, Array
 
 ROUNDS, FEWEST_ROUNDS = 7, 3
-MOST_SECONDS = 15.0  # for the rounds of one contestant; what takes longer gets fewer rounds
-SHORTEST_ROUND = 0.01  # what takes less is called in a loop
-MOST_CALLS = 2000
-# OpenMP's threads (PyTorch, FBGEMM) keep spinning for 5 to 10 ms after a call and would take a core from the next.
-PAUSE = 0.015
+MOST_SECONDS = 6.0  # for the rounds of one contestant; what takes longer gets fewer rounds
+TURN = 0.04  # seconds of timed calls in a turn; a quarter of it goes before, untimed
+MOST_CALLS = 10_000
 
 
 @dataclass(frozen=True)
 class Entry:
     """A contestant's way to do one piece of work."""
 
-    name: str
     run: Callable[[], Any]  # this is timed
-    answer: Callable[[Any], Sequence[Array]]  # what `run` gave, as arrays to compare
-    prepare: Callable[[], object] | None = None  # before each round, untimed
+    answer: Callable[[], Sequence[Array]] | None  # does the work once, from the same beginning as all others do
+    prepare: Callable[[], object] | None = None  # before each turn, untimed
     exact: bool = False  # whether the answer must be ours to the bit
     tolerance: float = 1e-3  # else: how far it may be off, relative to ours
-    once: bool = False  # whether each call needs a `prepare` of its own
 
 
 @dataclass
@@ -58,26 +56,24 @@ class Timing:
         return {"ms": _ms(self.best), "median_ms": _ms(middle), "rounds": len(self.seconds), "calls": self.calls}
 
 
-def compete(entries: Sequence[Entry], *, rounds: int = ROUNDS, pause: float = PAUSE) -> dict[str, Timing]:
+def compete(entries: Mapping[str, Entry], *, rounds: int = ROUNDS, turn: float = TURN) -> dict[str, Timing]:
     """Check and time `entries`, ours first; whose answer is wrong, or who fails, is not timed.
 
-    Each gets a warm-up call beside the checked one. If ours fails there is nothing to compare with, and its error
-    is raised.
+    If ours fails there is nothing to compare with, and its error is raised.
     """
-    timings = {entry.name: Timing() for entry in entries}
+    timings = {name: Timing() for name in entries}
     _check_answers(entries, timings)
-    able = [entry for entry in entries if not timings[entry.name].problem]
-    planned = {entry.name: _plan(entry, timings[entry.name], rounds) for entry in able}
+    able = [name for name in entries if not timings[name].problem]
+    planned = {name: _plan(entries[name], timings[name], rounds, turn) for name in able}
     gc.collect()
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        for turn in range(max(planned.values())):
+        for number in range(max(planned.values())):
             # Nobody always runs behind the same other one.
-            for entry in (*able[turn % len(able) :], *able[: turn % len(able)]):
-                if turn < planned[entry.name]:
-                    timing = timings[entry.name]
-                    timing.seconds.append(_time(entry, timing.calls, pause))
+            for name in (*able[number % len(able) :], *able[: number % len(able)]):
+                if number < planned[name]:
+                    timings[name].seconds.append(_time(entries[name], timings[name].calls))
     finally:
         if was_enabled:
             gc.enable()
@@ -103,40 +99,48 @@ def differences(ours: Sequence[Array], theirs: Sequence[Array], *, exact: bool, 
     return ""
 
 
-def _check_answers(entries: Sequence[Entry], timings: dict[str, Timing]) -> None:
-    ours, *others = entries
-    if ours.name != OURS:
-        raise ValueError(f"the first contestant is {ours.name}; it must be {OURS}.")
-    right = [np.array(array) for array in ours.answer(_prepared(ours))]
-    for entry in others:
+def _check_answers(entries: Mapping[str, Entry], timings: dict[str, Timing]) -> None:
+    first, *others = entries
+    if first != OURS:
+        raise ValueError(f"the first contestant is {first}; it must be {OURS}.")
+    right = [np.array(array) for array in _answer(entries[OURS])]
+    for name in others:
+        entry = entries[name]
+        if entry.answer is None:  # it does a part of the work only
+            continue
         try:
-            given = [np.asarray(array) for array in entry.answer(_prepared(entry))]
+            given = [np.asarray(array) for array in _answer(entry)]
         except Exception as error:  # a peer may fail in any way; the others go on
-            timings[entry.name].problem = f"{type(error).__name__}: {error}"
+            timings[name].problem = f"{type(error).__name__}: {error}"
             continue
         wrong = differences(right, given, exact=entry.exact, tolerance=entry.tolerance)
         if wrong:
-            timings[entry.name].problem = f"wrong answer: {wrong}"
+            timings[name].problem = f"wrong answer: {wrong}"
 
 
-def _plan(entry: Entry, timing: Timing, rounds: int) -> int:
+def _answer(entry: Entry) -> Sequence[Array]:
+    assert entry.answer is not None
+    if entry.prepare is not None:
+        entry.prepare()
+    return entry.answer()
+
+
+def _plan(entry: Entry, timing: Timing, rounds: int, turn: float) -> int:
     """Warm up, and find how many rounds of how many calls to time."""
-    taken = _time(entry, 1, 0.0)
-    if taken < SHORTEST_ROUND and not entry.once:
+    taken = _time(entry, 1)
+    if taken < turn:
         # The first call may be the slowest by far; the loop that follows tells.
-        taken = _time(entry, 20, 0.0)
-        timing.calls = min(max(int(SHORTEST_ROUND / taken), 1), MOST_CALLS)
+        taken = _time(entry, min(max(int(turn / 4 / taken), 2), 100))
+        timing.calls = min(max(round(turn / taken), 1), MOST_CALLS)
     return max(min(rounds, int(MOST_SECONDS / taken)), min(rounds, FEWEST_ROUNDS))
 
 
-def _time(entry: Entry, calls: int, pause: float) -> float:
+def _time(entry: Entry, calls: int) -> float:
     """The seconds of one call."""
     if entry.prepare is not None:
         entry.prepare()
-    if pause:
-        time.sleep(pause)
     run = entry.run
-    for _ in range(calls // 4):  # a loop of short calls begins warm, as it would without the pause
+    for _ in range(max(calls // 4, 1)):
         run()
     started = time.perf_counter()
     for _ in range(calls):
@@ -144,12 +148,6 @@ def _time(entry: Entry, calls: int, pause: float) -> float:
     taken = time.perf_counter() - started
     del result  # after the clock has stopped: giving memory back is not part of the work
     return taken / calls
-
-
-def _prepared(entry: Entry) -> Any:
-    if entry.prepare is not None:
-        entry.prepare()
-    return entry.run()
 
 
 def _equal(right: Array, given: Array) -> Array:

@@ -9,11 +9,10 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from bench import report
-from bench.contestants import PEERS
-from bench.targets import geometric_mean
+from bench.case import peer_of, title_of
+from bench.groups import GROUPS, operators, recommender
 
 Results = report.Results
 
@@ -21,10 +20,6 @@ MARKED = re.compile(
     r"^(?P<begin><!-- bench:begin(?: (?P<name>[\w-]+))? -->)\n.*?^(?P<end><!-- bench:end -->)$",
     re.MULTILINE | re.DOTALL,
 )
-SUMMARY = (
-    "mean_grad_v2", "row_update", "train_row_wise", "train_adagrad", "train_adam", "mean_grad", "sum_grad", "mean",
-    "fill", "fill_grad", "slice", "slice_grad",
-)  # fmt: skip
 
 
 def filled(text: str, results: Results) -> str:
@@ -40,38 +35,52 @@ def filled(text: str, results: Results) -> str:
 
 
 def summary(results: Results) -> str:
-    """One line for each operator: how many times longer each peer takes, as geometric mean and range."""
-    rows, used = [], set()
-    for group in SUMMARY:
-        contests = [one for one in results["contests"] if one["group"] == group]
-        cells = {}
-        for peer in PEERS:
-            ratios = [one["ratios"][peer] for one in contests if peer in one["ratios"]]
-            if ratios:
-                cells[peer] = _range(ratios)
-        if cells:
-            used |= set(cells)
-            rows.append((report.GROUPS[group], cells))
-    if not rows:
+    """The recommender case by case, then a line for each other table: geometric mean and range of the ratios."""
+    lead = [one for one in results["contests"] if (one["group"], one["table"]) == LEAD and one["ratios"]]
+    rest = [one for one in results["contests"] if (one["group"], one["table"]) != LEAD and one["ratios"]]
+    if not lead and not rest:
         return "No peers were measured."
-    shown = [peer for peer in PEERS if peer in used]
-    table = _table(
-        ["times longer than rowgrad", *(PEERS[peer].title for peer in shown)],
-        [[title, *(cells.get(peer, "") for peer in shown)] for title, cells in rows],
-    )
+    texts = []
+    if lead:
+        cells: dict[str, dict[str, str]] = {}
+        for one in lead:
+            for name, ratio in one["ratios"].items():
+                cells.setdefault(one["row"], {})[f"{one['column']}: {title_of(name)}"] = f"{ratio:.3g} ×"
+        texts.append(_ratios("26 tables", cells))
+    if rest:
+        ranges: dict[str, dict[str, list[float]]] = {}
+        for one in rest:
+            line = ranges.setdefault(_line(one), {})
+            for name, ratio in one["ratios"].items():
+                if peer_of(name) == name:
+                    line.setdefault(title_of(name), []).append(ratio)
+        texts.append(
+            _ratios(
+                "geometric mean (lowest – highest)",
+                {line: {name: _range(ratios) for name, ratios in found.items()} for line, found in ranges.items()},
+            )
+        )
     doubt = f"**{report.doubts(results)}** " if report.doubts(results) else ""
-    return f"{table}\n\n{doubt}Geometric mean (lowest – highest). {report.machine_line(results)}."
+    return "\n\n".join([*texts, f"{doubt}{report.machine_line(results)}."])
+
+
+LEAD = (recommender.NAME, recommender.tables(2)[0])
+
+
+def _line(one: dict[str, str]) -> str:
+    """What a contest is counted under in the summary."""
+    if one["group"] == recommender.NAME:
+        return f"{one['table']}: {one['column']}"
+    if one["group"] == recommender.UNTUNED:
+        return f"models that were not tuned on: {one['column']}"
+    if one["table"].endswith(" entries"):
+        return "operators: 32 to 1,000,000 entries"
+    return one["table"] if one["group"] == operators.NAME else f"{one['group']}: {one['column']}"
 
 
 def machine(results: Results) -> str:
     """What it was measured on."""
-    facts = results["machine"]
     lines = [f"- {report.machine_line(results)}"]
-    if "copy_gb_s" in facts:
-        lines.append(
-            f"- memory, {results['method']['threads']} threads: copies {facts['copy_gb_s']:g} GB/s (read and written), "
-            f"writes fresh pages at {facts['fresh_gb_s']:g} GB/s"
-        )
     share = results["method"]["others_share_of_cores"]
     if share is not None:
         lines.append(f"- others took {share:.1%} of the cores' time during the run")
@@ -80,29 +89,35 @@ def machine(results: Results) -> str:
     return "\n".join(lines)
 
 
-def promises(results: Results) -> str:
-    """The targets, and what was measured."""
-    rows = [
-        [line["line"], line["target"], report.measured(line), line["mean"], report.verdict(line)]
-        for line in results["must_show"]
-    ]
-    return _table(["promise", "target", "measured", "which is the", "met"], rows)
+def limits(results: Results) -> str:
+    """Group by group: how many figures are as good as they must be, and every one that is not."""
+    rows, late = [], []
+    for group in GROUPS:
+        part = report.part_of(results, group)
+        count, missed = report.judged(part), report.misses(part)
+        if count:
+            rows.append([group, str(count), str(count - len(missed))])
+            late += [f"- {miss.text}" for miss in missed]
+    table = _table(["group", "figures with a limit", "met"], rows)
+    return f"{table}\n\nNot met:\n\n" + "\n".join(late) if late else table
 
 
 def tables(results: Results) -> str:
     """Every contest."""
-    texts = []
-    for part in report.sections(results):
-        shown = report.columns([part])
-        rows = [[line.input, line.ours, *(line.ratios.get(column, "") for column in shown)] for line in part.lines]
-        texts.append(f"### {part.title}\n\n{_table(['work', 'rowgrad', *shown.values()], rows)}")
+    texts, group = [], ""
+    for grid in report.grids(results):
+        if grid.group != group:
+            group = grid.group
+            texts.append(f"### {GROUPS[group][0]}")
+        headings = [heading.replace("\n", " ") for heading in grid.headings]
+        texts.append(f"**{grid.title}**\n\n{_table(headings, [[cell.text for cell in line] for line in grid.lines])}")
     return "\n\n".join(texts)
 
 
 PARTS: dict[str, Callable[[Results], str]] = {
     "summary": summary,
     "machine": machine,
-    "promises": promises,
+    "limits": limits,
     "tables": tables,
 }
 
@@ -120,12 +135,19 @@ def refresh(results: Results, paths: list[Path], *, check: bool = False) -> list
     return stale
 
 
+def _ratios(title: str, lines: dict[str, dict[str, str]]) -> str:
+    """A table of ratios, with the columns in the order of their first appearance."""
+    columns = list(dict.fromkeys(column for cells in lines.values() for column in cells))
+    rows = [[line, *(cells.get(column, "") for column in columns)] for line, cells in lines.items()]
+    return _table([title, *columns], rows)
+
+
 def _range(ratios: list[float]) -> str:
-    mean = f"**{geometric_mean(ratios):.3g} ×**"
+    mean = f"**{report.geometric_mean(ratios):.3g} ×**"
     return mean if len(ratios) == 1 else f"{mean} ({min(ratios):.3g} – {max(ratios):.3g})"
 
 
-def _table(headings: list[str], rows: list[list[Any]]) -> str:
+def _table(headings: list[str], rows: list[list[str]]) -> str:
     rule = ["---", *("---:" for _ in headings[1:])]
     return "\n".join(f"| {' | '.join(line)} |" for line in (headings, rule, *rows))
 

@@ -1,24 +1,17 @@
-"""The machine that figures belong to: what it is, how fast its memory is, and whether others kept it busy meanwhile."""
+"""The machine that figures belong to: what it is, and whether others kept it busy meanwhile."""
 
 import os
 import platform
 import re
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import rowgrad
-from bench.work import THREADS
-from rowgrad._runtime.dtypes import Array
 
 CPUS = Path("/sys/devices/system/cpu")
-BUFFER = 1 << 28  # bytes; no cache holds it
 
 
 def facts() -> dict[str, Any]:
@@ -47,25 +40,6 @@ def cores_for(threads: int) -> Iterator[None]:
         os.sched_setaffinity(0, allowed)
 
 
-def memory_speeds(*, size: int = BUFFER, rounds: int = 5) -> dict[str, float]:
-    """GB/s on all threads: copying (bytes read and written), and writing to pages never touched before."""
-    part = size // THREADS
-    sources = [np.ones(part, np.uint8) for _ in range(THREADS)]
-    targets = [np.ones(part, np.uint8) for _ in range(THREADS)]
-
-    def copy(worker: int) -> None:
-        np.copyto(targets[worker], sources[worker])
-
-    def fill(worker: int) -> Array:
-        pages = np.empty(part, np.uint8)
-        pages.fill(1)
-        return pages
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        copied, written = (_fastest(pool, task, rounds) for task in (copy, fill))
-    return {"copy_gb_s": _rounded(2 * part * THREADS / copied), "fresh_gb_s": _rounded(part * THREADS / written)}
-
-
 class Watch:
     """How much of the cores' time others took since this was made; figures from a busy machine are not worth much."""
 
@@ -90,20 +64,6 @@ class Watch:
         unit = os.sysconf("SC_CLK_TCK")
         waiting = numbers[3] + numbers[4]
         return sum(numbers) / unit, (sum(numbers) - waiting) / unit, sum(os.times()[:4])
-
-
-def _fastest(pool: ThreadPoolExecutor, task: Callable[[int], object], rounds: int) -> float:
-    taken = []
-    for _ in range(rounds):
-        started = time.perf_counter()
-        done = list(pool.map(task, range(THREADS)))
-        taken.append(time.perf_counter() - started)
-        del done  # fresh pages are given back before the next round
-    return min(taken)
-
-
-def _rounded(bytes_a_second: float) -> float:
-    return float(f"{bytes_a_second / 1e9:.3g}")
 
 
 def _apart(cores: list[int]) -> list[int]:

@@ -1,6 +1,11 @@
-"""Results as tables: for the terminal, and for documents. All take the plain data that `run` gives and JSON keeps."""
+"""Results as tables, for the terminal and for documents; what misses its limit; and the file that keeps them.
+
+All take the plain data that `run` gives.
+"""
 
 import json
+from collections.abc import Iterator
+from math import exp, log
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,87 +13,213 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from bench.case import OURS, PEERS, title_of
 from bench.contest import ROUNDS
-from bench.contestants import PEERS
+from bench.groups import GROUPS, MEANS
 from bench.run import FORMAT, problems
-from bench.work import OURS
 
 Results = dict[str, Any]
 
 BUSY = 0.05  # of the cores' time; more than this for others, and figures are doubtful
-ITSELF = "itself"  # the column of variants
-GROUPS = {
-    "mean_grad_v2": "SparseSegmentMeanGradV2: compact gradient",
-    "row_update": "Compact gradient and update of the table's rows",
-    "train_row_wise": "Training step: forward, backward, row-wise Adagrad",
-    "train_adagrad": "Training step: forward, backward, Adagrad",
-    "train_adam": "Training step: forward, backward, Adam on rows (PyTorch: SparseAdam)",
-    "layer": "Training step of a small batch by the layer; itself: by the kernels alone",
-    "mean_grad": "SparseSegmentMeanGrad: dense gradient",
-    "sum_grad": "SparseSegmentSumGrad: dense gradient of a sum",
-    "mean": "SparseSegmentMean: forward",
-    "unaligned": "SparseSegmentMean: forward, our arrays where NumPy places them",
-    "shuffled": "SparseSegmentMeanGradV2, ids of all bags shuffled",
-    "bfloat16": "SparseSegmentMeanGradV2 in bfloat16; itself: in float32",
-    "int32": "SparseSegmentMeanGradV2, int32 ids; itself: int64 ids",
-    "threads": "SparseSegmentMeanGradV2; itself: on one thread",
-    "small": "SparseSegmentMeanGradV2, a small call",
-    "width": "SparseSegmentMeanGradV2 by width",
-    "ids": "SparseSegmentMeanGradV2 by number of ids",
-    "fill": "SparseFillEmptyRows",
-    "fill_grad": "SparseFillEmptyRowsGrad",
-    "slice": "SparseSlice",
-    "slice_grad": "SparseSliceGrad",
-}
+INTEL = "(Intel's)"  # PyTorch's time / that of Intel's bags: what our ratio has to exceed
+MOST_MISSES = 12  # of a group that are printed
+WIDTH = 150  # columns for the tables, where standard output is no terminal
 
 
-class Line(NamedTuple):
-    """One contest: what it worked on, our time, and the ratios by column."""
+class Cell(NamedTuple):
+    """A figure, and whether it is good."""
 
-    input: str
-    ours: str
-    ratios: dict[str, str]
+    text: str
+    met: bool | None = None
 
 
-class Section(NamedTuple):
-    """The contests of one group."""
+class Grid(NamedTuple):
+    """One table: headings, lines of cells that begin with the row's name."""
 
+    group: str
     title: str
-    lines: list[Line]
+    headings: list[str]
+    lines: list[list[Cell]]
 
 
-def sections(results: Results) -> list[Section]:
-    """All contests, group by group."""
+class Miss(NamedTuple):
+    """A figure that is not as good as it must be; `share` is the part of the limit that it reaches."""
+
+    share: float
+    text: str
+
+
+def grids(results: Results) -> list[Grid]:
+    """All contests as tables, in the order of the groups."""
+    places: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for one in results["contests"]:
+        places.setdefault((one["group"], one["table"]), []).append(one)
+    order = {group: place for place, group in enumerate(GROUPS)}
+    return [_grid(*key, contests) for key, contests in sorted(places.items(), key=lambda item: order[item[0][0]])]
+
+
+def _grid(group: str, title: str, contests: list[dict[str, Any]]) -> Grid:
+    columns: dict[tuple[str, str], None] = {}  # in the order of their first appearance
+    cells: dict[str, dict[tuple[str, str], Cell]] = {}
+    for one in contests:
+        row = cells.setdefault(one["row"], {})
+        for name in one["timings"]:
+            columns[one["column"], name] = None
+            row[one["column"], name] = _cell(one, name)
+            if name == "torch" and "intel" in one:
+                columns[one["column"], INTEL] = None
+                row[one["column"], INTEL] = Cell(f"{one['intel']:g} ×")
+    works = list(dict.fromkeys(work for work, _ in columns))
+    ordered = [column for work in works for column in columns if column[0] == work]
+    headings = ["", *(f"{work}:\n{OURS}" if name == OURS else title_of(name) for work, name in ordered)]
+    lines = [[Cell(row), *(found.get(column, Cell("")) for column in ordered)] for row, found in cells.items()]
+    limits = [_limit(contests, *column) for column in ordered]
+    if any(limits):
+        lines.insert(0, [Cell("must be at least"), *(Cell(limit) for limit in limits)])
+    means = {(mean.column, mean.name): mean for mean in means_of(contests)}
+    if means:
+        cells_of_means = [
+            Cell(f"{mean.ratio:.3g} × (≥ {mean.limit:g})", mean.met) if (mean := means.get(column)) else Cell("")
+            for column in ordered
+        ]
+        lines.append([Cell("geometric mean"), *cells_of_means])
+    return Grid(group, title, headings, lines)
+
+
+class Mean(NamedTuple):
+    """The geometric mean of a column's ratios, and what it must be; no verdict where rows are missing."""
+
+    group: str
+    table: str
+    column: str
+    name: str
+    ratio: float
+    limit: float
+    met: bool | None
+
+
+def means_of(contests: list[dict[str, Any]]) -> list[Mean]:
+    """The means that have a limit."""
     found = []
-    for group, title in GROUPS.items():
-        lines = [_line(one) for one in results["contests"] if one["group"] == group]
-        if lines:
-            found.append(Section(title, lines))
+    for (group, table), limits in MEANS.items():
+        whole = [case for case in GROUPS[group][1]("normal") if case.table == table]
+        for name, limit in limits.items():
+            for column in dict.fromkeys(case.column for case in whole if name in case.entries):
+                ratios = [
+                    one["ratios"][name]
+                    for one in contests
+                    if (one["group"], one["table"], one["column"]) == (group, table, column) and name in one["ratios"]
+                ]
+                if ratios:
+                    mean = geometric_mean(ratios)
+                    complete = len(ratios) == sum(case.column == column for case in whole)
+                    found.append(Mean(group, table, column, name, mean, limit, mean >= limit if complete else None))
     return found
 
 
-def columns(parts: list[Section]) -> dict[str, str]:
-    """The columns of ratios that `parts` need, and their headings."""
-    used = {column for part in parts for line in part.lines for column in line.ratios}
-    headings = {name: peer.title for name, peer in PEERS.items()} | {ITSELF: ITSELF}
-    return {name: title for name, title in headings.items() if name in used}
+def _limit(contests: list[dict[str, Any]], work: str, name: str) -> str:
+    """The limit of a column, where all its rows have the same."""
+    found = {one["limits"].get(name) for one in contests if one["column"] == work and name in one["timings"]}
+    (only,) = found if len(found) == 1 else (None,)
+    return "" if only is None else f"{only:.3g} ×"
+
+
+def _cell(one: dict[str, Any], name: str) -> Cell:
+    timing = one["timings"][name]
+    if "problem" in timing:
+        return Cell("failed", False)
+    if name == OURS:
+        most = one.get("most_us")
+        text = milliseconds(timing["ms"])
+        return Cell(text) if most is None else Cell(f"{text} (≤ {most:g})", timing["ms"] * 1e3 <= most)
+    ratio = one["ratios"][name]
+    needed = limits_of(one).get(name)
+    met = None if needed is None else ratio >= needed
+    return Cell(f"{ratio:.3g} ×", met)
+
+
+def limits_of(one: dict[str, Any]) -> dict[str, float]:
+    """What each ratio of a contest must reach: ahead of Intel's bags is part of it."""
+    limits = dict(one["limits"])
+    if "intel" in one and "torch" in limits:
+        limits["torch"] = max(limits["torch"], one["intel"])
+    return limits
+
+
+def misses(results: Results) -> list[Miss]:
+    """Every figure that is not as good as it must be, the worst first."""
+    return sorted(_misses(results))
+
+
+def _misses(results: Results) -> Iterator[Miss]:
+    for one in results["contests"]:
+        for name, limit in limits_of(one).items():
+            ratio = one["ratios"].get(name)
+            if ratio is not None and ratio < limit:
+                yield Miss(ratio / limit, f"{one['name']}: {ratio:.3g} × {title_of(name)}, at least {limit:g}")
+        most, ours = one.get("most_us"), one["timings"][OURS]["ms"] * 1e3
+        if most is not None and ours > most:
+            yield Miss(most / ours, f"{one['name']}: {ours:.3g} µs, at most {most:g}")
+    for mean in means_of(results["contests"]):
+        if mean.met is False:
+            what = f"{mean.table}, {mean.column}, geometric mean"
+            against = f"{mean.ratio:.3g} × {title_of(mean.name)}, at least {mean.limit:g}"
+            yield Miss(mean.ratio / mean.limit, f"{mean.group}/{what}: {against}")
+
+
+def judged(results: Results) -> int:
+    """How many figures have a limit."""
+    ratios = sum(len(limits_of(one).keys() & one["ratios"].keys()) for one in results["contests"])
+    means = sum(mean.met is not None for mean in means_of(results["contests"]))
+    return ratios + means + sum("most_us" in one for one in results["contests"])
 
 
 def show(results: Results, console: Console) -> None:
-    """Print everything: the ratios, the promises, what went wrong."""
+    """Print everything: the ratios, what misses its limit, what went wrong."""
+    if not console.is_terminal:
+        console.width = WIDTH
     console.print(Text("How long rowgrad takes, and how many times longer the others take", "bold"))
-    for part in sections(results):
-        console.print()
-        console.print(Text(part.title, "cyan"))
-        console.print(_section(part))
-    console.print()
-    if any(line["measured"] is not None for line in results["must_show"]):
-        console.print(_promises(results))
-    console.print(Text(machine_line(results), "dim"))
+    group = ""
+    for grid in grids(results):
+        if grid.group != group:
+            group = grid.group
+            console.print(Text(f"\n{GROUPS[group][0]}", "bold cyan"))
+        console.print(Text(f"\n{grid.title}", "cyan"))
+        console.print(_table(grid))
+    for name in GROUPS:
+        _show_misses(part_of(results, name), name, console)
+    console.print(Text(f"\n{machine_line(results)}", "dim"), soft_wrap=True)
     for problem in problems(results):
         console.print(Text(f"✗ {problem}", "red"), soft_wrap=True)
     if doubt := doubts(results):
         console.print(Text(doubt, "yellow"), soft_wrap=True)
+
+
+def part_of(results: Results, group: str) -> Results:
+    """The results of one group."""
+    return {**results, "contests": [one for one in results["contests"] if one["group"] == group]}
+
+
+def _show_misses(results: Results, group: str, console: Console) -> None:
+    late, all_of_them = misses(results), judged(results)
+    if all_of_them:
+        kept = Text(f"\n{group}: {all_of_them - len(late)} of {all_of_them} figures are as good as they must be")
+        console.print(kept, style="" if late else "green")
+    for miss in late[:MOST_MISSES]:
+        console.print(Text(f"  {miss.text}", "red"), soft_wrap=True)
+    if len(late) > MOST_MISSES:
+        console.print(Text(f"  and {len(late) - MOST_MISSES} more", "red"))
+
+
+def _table(grid: Grid) -> Table:
+    table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0))
+    table.add_column("", no_wrap=True, min_width=33)  # so that columns of all tables stand below each other
+    for heading in grid.headings[1:]:
+        table.add_column(heading, justify="right", min_width=8, vertical="bottom")
+    for first, *cells in grid.lines:
+        styles = {True: "green", False: "bold red", None: ""}
+        table.add_row(Text(f"  {first.text}"), *(Text(cell.text, styles[cell.met], no_wrap=True) for cell in cells))
+    return table
 
 
 def doubts(results: Results) -> str:
@@ -114,24 +245,32 @@ def machine_line(results: Results) -> str:
     )
 
 
-def verdict(line: dict[str, Any]) -> str:
-    """Whether a promise is kept."""
-    return {True: "yes", False: "no", None: "not measured" if line["measured"] is None else "in part"}[line["met"]]
-
-
-def measured(line: dict[str, Any]) -> str:
-    """The figure of a promise, with its unit."""
-    return "" if line["measured"] is None else f"{line['measured']:.3g} {line['target'].split(' ', 2)[2]}"
+def merged(old: Results, new: Results) -> Results:
+    """`new`, and what only `old` measured. The method is the worse of both."""
+    names = {one["name"] for one in new["contests"]}
+    kept = [one for one in old["contests"] if one["name"] not in names]
+    shares = [part["method"]["others_share_of_cores"] for part in (old, new)]
+    known = [share for share in shares if share is not None]
+    method = {
+        **new["method"],
+        "rounds": min(old["method"]["rounds"], new["method"]["rounds"]) if kept else new["method"]["rounds"],
+        "others_share_of_cores": max(known) if known else None,
+    }
+    versions = {**old["machine"]["versions"], **new["machine"]["versions"]}
+    return {
+        **new,
+        "machine": {**new["machine"], "versions": versions},
+        "method": method,
+        "contests": [*kept, *new["contests"]],
+    }
 
 
 def write_json(results: Results, path: Path) -> None:
     """Keep `results` in a file, one contest a line, so that two runs can be compared by eye."""
-    lists = {key: value for key, value in results.items() if isinstance(value, list)}
-    rest = {key: value for key, value in results.items() if key not in lists}
+    rest = {key: value for key, value in results.items() if key != "contests"}
     parts = [f" {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in rest.items()]
-    for key, values in lists.items():
-        lines = ",\n  ".join(json.dumps(value, ensure_ascii=False) for value in values)
-        parts.append(f" {json.dumps(key)}: [\n  {lines}\n ]")
+    lines = ",\n  ".join(json.dumps(one, ensure_ascii=False) for one in results["contests"])
+    parts.append(f' "contests": [\n  {lines}\n ]')
     path.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
 
 
@@ -148,45 +287,6 @@ def milliseconds(value: float) -> str:
     return f"{value * 1e3:.3g} µs" if value < 0.1 else f"{value:.3g} ms" if value < 1000 else f"{value:.0f} ms"
 
 
-def _line(one: dict[str, Any]) -> Line:
-    ratios: dict[str, str] = {}
-    for name, timing in one["timings"].items():
-        column = name if name in PEERS or name == OURS else ITSELF
-        if name != OURS:
-            ratios[column] = "failed" if "problem" in timing else f"{_three(one['ratios'][name])} ×"
-    return Line(one["input"], milliseconds(one["timings"][OURS]["ms"]), ratios)
-
-
-def _three(ratio: float) -> str:
-    return f"{ratio:.3g}" if ratio < 1000 else f"{ratio:.0f}"
-
-
-def _colour(cell: str) -> str:
-    if not cell:
-        return ""
-    return "bold red" if cell == "failed" or float(cell.split()[0]) < 1 else "green"
-
-
-def _section(part: Section) -> Table:
-    shown = columns([part])
-    table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0))
-    table.add_column("", no_wrap=True, min_width=33)  # so that columns of all sections stand below each other
-    for heading in (OURS, *shown.values()):
-        table.add_column(heading, justify="right", no_wrap=True, min_width=9)
-    for line in part.lines:
-        cells = [Text(line.ratios.get(column, ""), _colour(line.ratios.get(column, ""))) for column in shown]
-        table.add_row(Text(f"  {line.input}"), Text(line.ours), *cells)
-    return table
-
-
-def _promises(results: Results) -> Table:
-    table = Table(title="what rowgrad promises", title_justify="left", title_style="bold")
-    table.add_column("promise", overflow="fold")
-    for heading in ("target", "measured", "as", "met"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for line in results["must_show"]:
-        if line["measured"] is not None:
-            said = verdict(line)
-            style = {"yes": "green", "no": "bold red"}.get(said, "dim")
-            table.add_row(line["line"], line["target"], measured(line), line["mean"], Text(said, style))
-    return table
+def geometric_mean(values: list[float]) -> float:
+    """The mean of ratios."""
+    return exp(sum(log(value) for value in values) / len(values))

@@ -1,90 +1,88 @@
-"""A whole run: every contest in turn, then the machine's speeds and our memory, as plain data that goes into JSON."""
+"""A whole run: every case in turn, as plain data that goes into JSON."""
 
-from collections.abc import Callable, Sequence
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from types import ModuleType
+from importlib import import_module
 from typing import Any
 
-from bench import contest, contestants, data, machine, memory, targets
+import rowgrad
+from bench import case as cases
+from bench import contest, machine
+from bench.case import OURS, PEERS, THREADS, Case
 from bench.contest import Entry, Timing
-from bench.contestants import ours
-from bench.work import OPERATORS, OURS, THREADS, Bags, Work
+from bench.lookups import remembered
 
-FORMAT = 1  # of the results
+FORMAT = 2  # of the results
 
 Progress = Callable[[str, int, int], None]  # what comes next, how much is done, of how much
 
 
 def run(
-    works: Sequence[Work],
+    chosen: Sequence[Case],
     peers: Sequence[str],
     *,
     rounds: int = contest.ROUNDS,
-    pause: float = contest.PAUSE,
-    speeds: bool = True,
-    peak_memory: bool = True,
+    turn: float = contest.TURN,
     progress: Progress = lambda what, done, total: None,
 ) -> dict[str, Any]:
-    """All results of `works` with `peers`."""
-    works = [work for work in works if not work.needs or not contestants.missing([work.needs])]
-    operations = memory.OPERATIONS if peak_memory else ()
-    total = len(works) + len(operations) + speeds
+    """All results of the cases `chosen` with `peers`."""
+    able = [case for case in chosen if not cases.missing(case.needs)]
+    peers = [peer for peer in peers if any(cases.peer_of(name) == peer for case in able for name in case.entries)]
     facts = machine.facts()
     watch = machine.Watch()
     contests: list[dict[str, Any]] = []
     with machine.cores_for(THREADS):
-        progress("loading the contestants", 0, total)
-        modules = contestants.load(peers)
-        for work in works:
-            progress(work.name, len(contests), total)
-            contests.append(run_one(work, modules, rounds=rounds, pause=pause))
-        peaks: list[dict[str, Any]] = []
-        for operation in operations:
-            progress(f"memory/{operation}", len(works) + len(peaks), total)
-            peaks.append(memory.measure(operation))
-        if speeds:
-            progress("speed of memory", total - 1, total)
-            facts.update(machine.memory_speeds())
-        progress("done", total, total)
-    facts["versions"].update(contestants.versions(peers))
-    results = {
+        progress("loading the peers", 0, len(able))
+        _load({*peers, *(need for case in able for need in case.needs)})
+        for case in able:
+            if contests and case.group != contests[-1]["group"]:
+                remembered.forget()
+            progress(case.name, len(contests), len(able))
+            contests.append(run_one(case, peers, rounds=rounds, turn=turn))
+        progress("done", len(able), len(able))
+    facts["versions"].update(cases.versions(peers))
+    return {
         "format": FORMAT,
         "date": datetime.now(UTC).date().isoformat(),
         "machine": facts,
         "method": {"threads": THREADS, "rounds": rounds, "others_share_of_cores": watch.share_of_others()},
         "contests": contests,
-        "memory": [peak for peak in peaks if peak],
     }
-    return {**results, "must_show": targets.judge(results)}
 
 
-def run_one(work: Work, modules: dict[str, ModuleType], *, rounds: int, pause: float) -> dict[str, Any]:
-    """One contest with those of `modules` that take part."""
-    entries: list[Entry] = [ours.entry(work)]
+def run_one(case: Case, peers: Sequence[str], *, rounds: int, turn: float) -> dict[str, Any]:
+    """One contest with those of `peers` that take part."""
+    _set_threads(case.threads)
+    entries: dict[str, Entry] = {}
     failed: dict[str, Timing] = {}
-    for rival in work.rivals:
-        if rival in modules:
-            try:
-                entries.append(modules[rival].entry(work))
-            except Exception as error:  # a peer may fail in any way; the others go on
-                failed[rival] = Timing(problem=f"{type(error).__name__}: {error}")
-    entries += [ours.variant(work, name, other) for name, other in work.variants.items()]
-    timings = contest.compete(entries, rounds=rounds, pause=pause) | failed
+    for name, make in case.contestants(peers).items():
+        try:
+            entries[name] = make()
+        except Exception as error:  # a peer may fail in any way; the others go on
+            if name == OURS:
+                raise
+            failed[name] = Timing(problem=f"{type(error).__name__}: {error}")
+    timings = contest.compete(entries, rounds=rounds, turn=turn) | failed
     best = timings[OURS].best
     return {
-        "name": work.name,
-        "operator": OPERATORS[work.operation],
-        "group": work.group,
-        "input": work.input.title,
-        "dtype": work.bags.dtype if isinstance(work.input, Bags) else "float32",
-        "size": work.input.size,
-        "bytes": data.bytes_to_move(work),
+        "name": case.name,
+        "group": case.group,
+        "table": case.table,
+        "row": case.row,
+        "column": case.column,
+        "threads": case.threads,
         "timings": {name: timing.as_json() for name, timing in timings.items()},
         "ratios": {
             name: float(f"{timing.best / best:.4g}")
             for name, timing in timings.items()
             if name != OURS and not timing.problem
         },
+        "limits": dict(case.limits),
+        **({} if case.most_us is None else {"most_us": case.most_us}),
+        **({} if case.intel is None else {"intel": case.intel}),
     }
 
 
@@ -96,3 +94,22 @@ def problems(results: dict[str, Any]) -> list[str]:
         for contestant, timing in one["timings"].items()
         if "problem" in timing
     ]
+
+
+def _load(peers: Iterable[str]) -> None:
+    """Import the peers, on as many threads as we use."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+    for peer in sorted(peers):
+        module: Any = import_module(PEERS[peer].module)
+        if peer == "tensorflow" and not module.config.threading.get_intra_op_parallelism_threads():
+            module.config.threading.set_intra_op_parallelism_threads(THREADS)
+            module.config.threading.set_inter_op_parallelism_threads(THREADS)
+    logging.getLogger().setLevel(logging.WARNING)  # FBGEMM tells a lot about each table
+
+
+def _set_threads(threads: int) -> None:
+    """For us, PyTorch and FBGEMM; TensorFlow's number cannot change any more."""
+    rowgrad.set_num_threads(threads)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(threads)

@@ -1,7 +1,6 @@
 """A contest is fair: answers are compared first, turns are interleaved, and only the work is timed."""
 
 import gc
-import time
 
 import numpy as np
 import pytest
@@ -9,15 +8,27 @@ import pytest
 from bench import contest
 from bench.contest import Entry, compete, differences
 
+TICK = 2.0**-10  # seconds; sums of it are exact
 RIGHT = np.array([1.0, 2.0, 4.0], np.float32)
 
 
-def entry(name, result=RIGHT, **options):
-    return Entry(name, lambda: result, lambda given: [given], **options)
+def entry(result=RIGHT, **options):
+    return Entry(lambda: result, lambda: [result], **options)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that only the work moves."""
+
+    class Clock:
+        now = 0.0
+
+    monkeypatch.setattr(contest.time, "perf_counter", lambda: Clock.now)
+    return Clock
 
 
 def test_a_right_contestant_is_timed():
-    timings = compete([entry("rowgrad"), entry("peer")], rounds=4, pause=0)
+    timings = compete({"rowgrad": entry(), "peer": entry()}, rounds=4, turn=0.001)
     for timing in timings.values():
         assert len(timing.seconds) == 4
         assert timing.best == min(timing.seconds) > 0
@@ -39,7 +50,7 @@ def test_a_right_contestant_is_timed():
     ],
 )
 def test_a_wrong_contestant_is_caught_and_not_timed(wrong, options, words):
-    timings = compete([entry("rowgrad"), entry("peer", wrong, **options), entry("other")], rounds=1, pause=0)
+    timings = compete({"rowgrad": entry(), "peer": entry(wrong, **options), "other": entry()}, rounds=1, turn=0)
     assert timings["peer"].problem.startswith("wrong answer: ")
     assert words in timings["peer"].problem
     assert timings["peer"].seconds == []
@@ -47,20 +58,25 @@ def test_a_wrong_contestant_is_caught_and_not_timed(wrong, options, words):
     assert timings["rowgrad"].seconds and timings["other"].seconds
 
 
+def test_what_does_a_part_of_the_work_has_no_answer():
+    timings = compete({"rowgrad": entry(), "part": Entry(lambda: None, None)}, rounds=2, turn=0)
+    assert len(timings["part"].seconds) == 2
+
+
 def test_a_failing_contestant_does_not_stop_the_others():
     def fail():
         raise RuntimeError("no such kernel")
 
-    timings = compete([entry("rowgrad"), Entry("peer", fail, list), entry("other")], rounds=1, pause=0)
+    timings = compete({"rowgrad": entry(), "peer": Entry(fail, fail), "other": entry()}, rounds=1, turn=0)
     assert timings["peer"].problem == "RuntimeError: no such kernel"
     assert timings["other"].seconds
     with pytest.raises(RuntimeError, match="no such kernel"):
-        compete([Entry("rowgrad", fail, list)], rounds=1, pause=0)
+        compete({"rowgrad": Entry(fail, fail)}, rounds=1, turn=0)
 
 
 def test_ours_comes_first():
     with pytest.raises(ValueError, match="first contestant is peer"):
-        compete([entry("peer"), entry("rowgrad")])
+        compete({"peer": entry(), "rowgrad": entry()})
 
 
 def test_differences():
@@ -82,42 +98,55 @@ def test_turns_are_interleaved_and_begin_with_another_each_time():
     log = []
 
     def takes_part(name):
-        return Entry(name, lambda: log.append(name) or RIGHT, lambda given: [given], once=True)
+        return Entry(lambda: log.append(name), lambda: [RIGHT])
 
-    compete([takes_part("rowgrad"), takes_part("a"), takes_part("b")], rounds=3, pause=0)
-    check, warm_up, rounds = log[:3], log[3:6], log[6:]
-    assert check == warm_up == ["rowgrad", "a", "b"]
-    assert rounds == ["rowgrad", "a", "b", "a", "b", "rowgrad", "b", "rowgrad", "a"]
+    compete({name: takes_part(name) for name in ("rowgrad", "a", "b")}, rounds=3, turn=0)
+    turns = log[::2]  # each has an untimed call and a timed one
+    assert turns == log[1::2]
+    assert turns[:3] == ["rowgrad", "a", "b"]
+    assert turns[3:] == ["rowgrad", "a", "b", "a", "b", "rowgrad", "b", "rowgrad", "a"]
 
 
-def test_prepare_runs_before_each_round_and_is_not_timed():
+def test_calls_follow_each_other_and_the_first_ones_are_not_timed(clock):
+    called = []
+
+    def run():
+        called.append(clock.now)
+        clock.now += 0.5 if len(called) == 1 else TICK
+
+    timings = compete({"rowgrad": Entry(run, list)}, rounds=1, turn=40 * TICK)
+    assert timings["rowgrad"].calls == 40
+    assert timings["rowgrad"].best == TICK
+    assert len(called) == (1 + 1) + (10 + 2) + (40 + 10)  # the first call, a loop that tells how long it takes, a turn
+    assert set(np.diff(called[1:])) == {TICK}
+
+
+def test_prepare_runs_before_each_turn_and_is_not_timed(clock):
     prepared = []
 
     def prepare():
         prepared.append(True)
-        time.sleep(0.02)
+        clock.now += 1
 
     def run():
-        assert prepared.pop()
-        return RIGHT
+        clock.now += 0.1
 
-    timings = compete(
-        [entry("rowgrad"), Entry("peer", run, lambda given: [given], prepare, once=True)], rounds=3, pause=0
-    )
-    assert timings["peer"].calls == 1
-    assert timings["peer"].best < 0.02
-    assert prepared == []
+    timings = compete({"rowgrad": Entry(run, list, prepare)}, rounds=3, turn=0)
+    assert len(prepared) == 1 + 1 + 3  # the answer, the warm-up, the rounds
+    assert timings["rowgrad"].seconds == pytest.approx([0.1] * 3)
 
 
 def test_garbage_is_collected_before_and_after_but_not_meanwhile():
     seen = []
-    compete([Entry("rowgrad", lambda: seen.append(gc.isenabled()), lambda _: [])], rounds=2, pause=0)
+    compete({"rowgrad": Entry(lambda: seen.append(gc.isenabled()), list)}, rounds=2, turn=0)
     assert seen[-1] is False
     assert gc.isenabled()
 
 
-def test_what_takes_long_gets_fewer_rounds(monkeypatch):
-    monkeypatch.setattr(contest, "MOST_SECONDS", 0.04)
-    slow = Entry("rowgrad", lambda: time.sleep(0.01), lambda _: [])
-    assert 3 <= len(compete([slow], rounds=9, pause=0)["rowgrad"].seconds) <= 4
-    assert len(compete([slow], rounds=2, pause=0)["rowgrad"].seconds) == 2
+def test_what_takes_long_gets_fewer_rounds(clock):
+    def run():
+        clock.now += 1.4
+
+    slow = {"rowgrad": Entry(run, list)}
+    assert len(compete(slow, rounds=9)["rowgrad"].seconds) == contest.MOST_SECONDS // 1.4
+    assert len(compete(slow, rounds=2)["rowgrad"].seconds) == 2

@@ -7,6 +7,6 @@ import pytest
 import peers
 
 
-@pytest.mark.parametrize(("peer", "item"), peers.cases(lambda peer: peer == "tensorflow"))
-def test_tensorflow_gives_our_answer(peer: str, item: Any) -> None:
-    peers.check(peer, item)
+@pytest.mark.parametrize("case", peers.cases("tensorflow"))
+def test_tensorflow_gives_our_answer(case: Any) -> None:
+    peers.check(case, "tensorflow")
