@@ -19,13 +19,25 @@ def copies(state: dict[str, Any]) -> dict[str, Any]:
     return {name: value.copy() for name, value in state.items()}
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("tail", [(1,), (7,), (2, 11)])
-@pytest.mark.parametrize("decay", [0.0, 0.02])
+ADJUSTMENTS: dict[str, dict[str, Any]] = {
+    "plain": {"weight_decay": 0.0},
+    "decay": {"weight_decay": 0.02},
+    "decoupled": {"weight_decay": 0.02, "weight_decay_mode": "decoupled"},
+    "clipped": {"weight_decay": 0.0, "clip_value": 0.5},
+    "clipped rows": {"weight_decay": 0.02, "clip_norm": 1.5},
+    "clipped twice": {"weight_decay": 0.0, "clip_value": 1.5, "clip_norm": 2.0},
+}
+
+
+@pytest.mark.parametrize("tail, dtype", [((1,), np.float32), ((7,), np.float64), ((2, 11), np.float32)])
+@pytest.mark.parametrize("adjustment", ADJUSTMENTS)
 @pytest.mark.parametrize("untouched", [False, True])
 @pytest.mark.parametrize("name", EVERY)
-def test_a_hundred_steps(name: str, untouched: bool, decay: float, tail: tuple[int, ...], dtype: Any) -> None:
-    optimizer = EVERY[name](weight_decay=decay, decay_untouched=untouched)
+def test_a_hundred_steps(name: str, untouched: bool, adjustment: str, tail: tuple[int, ...], dtype: Any) -> None:
+    optimizer = EVERY[name](decay_untouched=untouched)
+    for setting, value in ADJUSTMENTS[adjustment].items():
+        if setting in optimizer.settings():
+            setattr(optimizer, setting, value)
     rng = np.random.default_rng(3)
     fused = rng.standard_normal((ROWS, *tail)).astype(dtype)
     stepped, expected = fused.copy(), fused.copy()

@@ -10,7 +10,7 @@ from types import ModuleType
 from rowgrad._kernels import protect
 
 MODULES = (
-    "clear", "compile", "fill_empty_rows", "kinds", "lanes", "offsets", "optim", "order", "raw", "routing",
+    "clear", "compile", "fill_empty_rows", "formulas", "kinds", "lanes", "offsets", "optim", "order", "raw", "routing",
     "segment_max", "sharing", "sparse_segment", "sparse_segment_grad", "sparse_slice", "weighted_sum",
 )  # fmt: skip
 

@@ -35,6 +35,10 @@ KERNELS: dict[str, Any] = {}
 PATIENCE = 1.0  # seconds of compiling after which a person is told
 SUFFIX = ".nbc"  # of the files that keep compiled code
 CHECKSUM = hashlib.sha256().digest_size
+# Nobody but kernels calls inlined functions, so the wrappers that Numba would compile for other callers are left out.
+INLINE = {
+    "nogil": True, "error_model": "numpy", "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True,
+}  # fmt: skip
 
 _warned: set[str] = set()
 
@@ -61,9 +65,7 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 def inline(function: Callable[..., Any]) -> Any:
     """Compile `function` into the kernels that call it."""
-    # Nobody else calls it, so the wrappers that Numba would compile for other callers are left out.
-    options = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    return numba.njit(nogil=True, error_model="numpy", **options)(function)
+    return numba.njit(**INLINE)(function)
 
 
 class _Notice(event.Listener):  # type: ignore[misc]

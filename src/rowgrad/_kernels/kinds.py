@@ -4,7 +4,7 @@
 SUM, MEAN, SQRT_N = 0, 1, 2
 
 # The ways to change a row of a table.
-DESCENT, MOMENTUM, NESTEROV, ADAGRAD, ROW_WISE_ADAGRAD, ADAM = 0, 1, 2, 3, 4, 5
+DESCENT, MOMENTUM, NESTEROV, ADAGRAD, ROW_WISE_ADAGRAD, ADAM, PARTIAL_ROW_WISE_ADAM, LAMB = 0, 1, 2, 3, 4, 5, 6, 7
 
 # The kernel for small calls takes this many entries and segments, and this much room to work in.
 SMALL = 512

@@ -82,7 +82,7 @@ def _zeros(nbytes: int) -> Any:
     return zeros
 
 
-# Zeros in the type of the array `sums`, in widths that are part of how a sum is made (see docs/exactness.md).
+# Zeros in the type of `sums`, an array or lanes, in widths that are part of how a sum is made (see docs/exactness.md).
 zeros64 = _zeros(64)
 zeros16 = _zeros(16)
 zeros1 = _zeros(1)
@@ -218,6 +218,20 @@ def root(typingctx: Any, lanes: Any) -> Any:
         return builder.call(function, args)
 
     return lanes(lanes), codegen
+
+
+@intrinsic
+def clamp(typingctx: Any, lanes: Any, bound: Any) -> Any:
+    """Each lane, or the nearest of -bound and bound if it is further from 0; NaN stays NaN."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        high = context.cast(builder, args[1], bound, lanes.dtype)
+        value, highs = args[0], _spread(builder, high, lanes.count)
+        lows = _spread(builder, builder.fneg(high), lanes.count)
+        value = builder.select(builder.fcmp_ordered(">", value, highs), highs, value)
+        return builder.select(builder.fcmp_ordered("<", value, lows), lows, value)
+
+    return lanes(lanes, bound), codegen
 
 
 @intrinsic

@@ -9,11 +9,15 @@ from typing import Any
 
 from rowgrad.errors import DTypeError, InvalidArgumentError
 from rowgrad.optim._base import Optimizer
-from rowgrad.optim._rules import SGD, Adagrad, Adam, AdamW, RowWiseAdagrad
+from rowgrad.optim._rules import LAMB, SGD, Adagrad, Adam, AdamW, PartialRowWiseAdam, RowWiseAdagrad
 
-OPTIMIZERS: dict[str, type[Optimizer]] = {cls.__name__: cls for cls in (SGD, Adagrad, RowWiseAdagrad, Adam, AdamW)}
+OPTIMIZERS: dict[str, type[Optimizer]] = {
+    cls.__name__: cls for cls in (SGD, Adagrad, RowWiseAdagrad, Adam, AdamW, PartialRowWiseAdam, LAMB)
+}
 
-__all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Optimizer", "RowWiseAdagrad", "from_dict"]
+__all__ = [
+    "LAMB", "SGD", "Adagrad", "Adam", "AdamW", "Optimizer", "PartialRowWiseAdam", "RowWiseAdagrad", "from_dict",
+]  # fmt: skip
 
 
 def from_dict(settings: dict[str, Any]) -> Optimizer:

@@ -2,13 +2,14 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import KW_ONLY, asdict, dataclass, fields
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from rowgrad import _kernels as kernels
-from rowgrad._kernels.kinds import SMALL
+from rowgrad._kernels.kinds import LAMB, SMALL
 from rowgrad._ops import OPERATORS, checks, combiners
 from rowgrad._ops.order import Order, one_id_type, order_ids
 from rowgrad._ops.pins import Input, Pin
@@ -40,7 +41,7 @@ _WEIGHTS = Input(Pin("weights", "Tw", "[N]", "The factor of each entry."), dtype
 
 
 class Rule(NamedTuple):
-    """One step's formula: which kernel's branch, whether it changes rows without a gradient, and its numbers."""
+    """One step's formula: which optimizer, whether it changes rows without a gradient, and its numbers."""
 
     kind: int
     reaches: bool
@@ -50,11 +51,23 @@ class Rule(NamedTuple):
     one: float = 0.0
     two: float = 0.0
     eps: float = 0.0
+    correction: float = 1.0
+    clip_value: float = inf
+    clip_norm: float = inf
+
+    @property
+    def token(self) -> "Array":
+        """What chooses the formula of a kernel when it is compiled."""
+        clipped = self.clip_value < inf or self.clip_norm < inf
+        decayed = self.shrink != 1 or (self.decay != 0 and self.kind != LAMB)
+        found: Array = kernels.formulas.rule_for(self.kind, clipped or decayed)
+        return found
 
     @property
     def numbers(self) -> tuple[float, ...]:
         """As the kernels take them."""
-        return (self.rate, self.decay, self.shrink, self.one, 1 - self.one, self.two, 1 - self.two, self.eps)
+        return (self.rate, self.decay, self.shrink, self.one, 1 - self.one, self.two, 1 - self.two, self.eps,
+                self.correction, self.clip_value, self.clip_norm)  # fmt: skip
 
 
 class _Step(NamedTuple):
@@ -98,9 +111,22 @@ class Optimizer:
     ----------
     lr : float
         The learning rate; it may be assigned between steps.
+    weight_decay : float
+        How much rows that have a gradient fade in a step.
+    decay_untouched : bool
+        Whether rows without a gradient change as well, by weight decay and by what is remembered of them.
+    clip_value : float, optional
+        The largest magnitude of an element of a gradient.
+    clip_norm : float, optional
+        The largest Euclidean norm of a row's gradient.
     """
 
     lr: float
+    _: KW_ONLY
+    weight_decay: float = 0.0
+    decay_untouched: bool = False
+    clip_value: float | None = None
+    clip_norm: float | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self.settings():
@@ -126,13 +152,26 @@ class Optimizer:
             name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()
         }
 
-    def _layout(self) -> Layout:
-        """What is remembered of a table, by name."""
+    def layout(self) -> Layout:
+        """What is remembered of a table, by name; the kernels take its arrays in this order."""
         raise NotImplementedError
 
-    def _rule(self, steps: int) -> Rule:
+    def rule(self, steps: int) -> Rule:
         """The formula of step number `steps`, counted from 1."""
         raise NotImplementedError
+
+    def _adjusted(self, rule: Rule) -> Rule:
+        """The rule with weight decay and clipping."""
+        decay, shrink = self.weight_decay, 1.0
+        if getattr(self, "weight_decay_mode", "l2") == "decoupled":
+            decay, shrink = 0.0, 1 - self.lr * self.weight_decay
+        return rule._replace(
+            reaches=rule.reaches or self.weight_decay != 0,
+            decay=decay,
+            shrink=shrink,
+            clip_value=inf if self.clip_value is None else self.clip_value,
+            clip_norm=inf if self.clip_norm is None else self.clip_norm,
+        )
 
     def init(self, table: Any) -> State:
         """The state for a new table: arrays of the table's kind (NumPy or PyTorch), float32 for 16-bit tables.
@@ -141,7 +180,7 @@ class Optimizer:
         """
         target = fit_table(table)
         state: State = {}
-        for name, shape in self._layout().items():
+        for name, shape in self.layout().items():
             size, dtype = target.wanted(shape)
             array = np.zeros((), dtype) if shape == STEPS else allocate(size, dtype, argument="table", zero=True)
             start = getattr(self, "initial_accumulator", 0.0)
@@ -263,7 +302,7 @@ class Optimizer:
             block = kernels.optim.BLOCK * pairs.workers.chunks
             pairs.workers.run(
                 kernels.optim.change_pooled, pairs.order.words, pairs.order.shift, grads.reshape(-1).view(stored),
-                step.target.width, *pairs.factors, step.rule.kind, step.rule.numbers, step.lanes,
+                step.target.width, *pairs.factors, step.rule.token, step.rule.numbers, step.lanes,
                 target.reshape(-1).view(stored), *step.memory, np.empty(block * step.target.width, sums),
                 np.empty(block, np.int64), pairs.sources,
             )  # fmt: skip
@@ -274,19 +313,19 @@ class Optimizer:
 
     def _begin(self, table: Any, state: State | None) -> _Step:
         target = fit_table(table)
-        fitted = fit_state(type(self).__name__, self._layout(), state, target)
+        fitted = fit_state(type(self).__name__, self.layout(), state, target)
         steps = int(fitted["step"]) if "step" in fitted else 0
-        return _Step(target, fitted, state or {}, self._rule(steps + 1))
+        return _Step(target, fitted, state or {}, self.rule(steps + 1))
 
     def _change_others(self, step: _Step, words: "Array", shift: int) -> None:
         """Where the dense formula is wanted, change the rows that are not among those of the sorted `words`."""
         target = step.target.array
-        if not (getattr(self, "decay_untouched", False) and step.rule.reaches and target.size):
+        if not (self.decay_untouched and step.rule.reaches and target.size):
             return
         stored, sums, _ = dtypes.summing(target.dtype)
-        like_table = list(self._layout().values()).count(LIKE_TABLE)
+        like_table = list(self.layout().values()).count(LIKE_TABLE)
         Workers(target.nbytes * (2 + 2 * like_table)).run(
-            kernels.optim.change_others, words, shift, target.shape[0], step.target.width, step.rule.kind,
+            kernels.optim.change_others, words, shift, target.shape[0], step.target.width, step.rule.token,
             step.rule.numbers, step.lanes, np.zeros(step.target.width, sums), target.reshape(-1).view(stored),
             *step.memory,
         )  # fmt: skip
@@ -299,7 +338,7 @@ def _change(step: _Step, grads: "Array", rows: "Array") -> int:
     workers = Workers(2 * grads.nbytes)
     return workers.run(  # type: ignore[no-any-return]
         kernels.optim.change, *one_id_type(rows), target.shape[0], grads.reshape(-1).view(stored), step.target.width,
-        step.rule.kind, step.rule.numbers, step.lanes, target.reshape(-1).view(stored),
+        step.rule.token, step.rule.numbers, step.lanes, target.reshape(-1).view(stored),
         *step.memory, np.empty(workers.chunks, np.int64),
     )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from dataclasses import KW_ONLY, dataclass
 
-from rowgrad._kernels.kinds import ADAGRAD, ADAM, DESCENT, MOMENTUM, NESTEROV, ROW_WISE_ADAGRAD
+from rowgrad._kernels import kinds
 from rowgrad.errors import InvalidArgumentError
 from rowgrad.optim._arguments import LIKE_TABLE, PER_ROW, STEPS, Layout
 from rowgrad.optim._base import Optimizer, Rule
@@ -24,10 +24,16 @@ class SGD(Optimizer):
     nesterov : bool
         Whether to look ahead by the momentum.
     weight_decay : float
-        weight_decay · row is added to the gradient, of the rows that have one.
+        How much rows that have a gradient fade in a step; 0 is not at all.
+    weight_decay_mode : {"l2", "decoupled"}
+        Whether weight_decay · row is added to the gradient, or lr · weight_decay · row is taken from the row itself.
     decay_untouched : bool
         Whether momentum and weight decay reach rows without a gradient as well: the dense formula. That is a pass over
         the whole table in each step, where there is momentum or weight decay.
+    clip_value : float, optional
+        The largest magnitude of an element of a gradient; larger ones become it, with their sign.
+    clip_norm : float, optional
+        The largest Euclidean norm of a row's gradient; longer ones are shortened to it, after `clip_value`.
 
     Examples
     --------
@@ -47,8 +53,7 @@ class SGD(Optimizer):
     _: KW_ONLY
     momentum: float = 0.0
     nesterov: bool = False
-    weight_decay: float = 0.0
-    decay_untouched: bool = False
+    weight_decay_mode: str = "l2"
 
     def __post_init__(self) -> None:
         if self.nesterov and self.momentum == 0:
@@ -59,13 +64,12 @@ class SGD(Optimizer):
                 value=True,
             )
 
-    def _layout(self) -> Layout:
+    def layout(self) -> Layout:
         return {"momentum": LIKE_TABLE} if self.momentum else {}
 
-    def _rule(self, steps: int) -> Rule:
-        kind = DESCENT if not self.momentum else NESTEROV if self.nesterov else MOMENTUM
-        reaches = self.momentum != 0 or self.weight_decay != 0
-        return Rule(kind, reaches, self.lr, self.weight_decay, one=self.momentum)
+    def rule(self, steps: int) -> Rule:
+        kind = kinds.DESCENT if not self.momentum else kinds.NESTEROV if self.nesterov else kinds.MOMENTUM
+        return self._adjusted(Rule(kind, self.momentum != 0, self.lr, one=self.momentum))
 
 
 @dataclass
@@ -83,10 +87,16 @@ class Adagrad(Optimizer):
     initial_accumulator : float
         What `init` sets the sums to.
     weight_decay : float
-        weight_decay · row is added to the gradient, of the rows that have one.
+        How much rows that have a gradient fade in a step; 0 is not at all.
+    weight_decay_mode : {"l2", "decoupled"}
+        Whether weight_decay · row is added to the gradient, or lr · weight_decay · row is taken from the row itself.
     decay_untouched : bool
         Whether weight decay reaches rows without a gradient as well: the dense formula. That is a pass over the whole
         table in each step, where there is weight decay.
+    clip_value : float, optional
+        The largest magnitude of an element of a gradient; larger ones become it, with their sign.
+    clip_norm : float, optional
+        The largest Euclidean norm of a row's gradient; longer ones are shortened to it, after `clip_value`.
 
     Examples
     --------
@@ -108,14 +118,13 @@ class Adagrad(Optimizer):
     _: KW_ONLY
     eps: float = 1e-10
     initial_accumulator: float = 0.0
-    weight_decay: float = 0.0
-    decay_untouched: bool = False
+    weight_decay_mode: str = "l2"
 
-    def _layout(self) -> Layout:
+    def layout(self) -> Layout:
         return {"sum": LIKE_TABLE}
 
-    def _rule(self, steps: int) -> Rule:
-        return Rule(ADAGRAD, self.weight_decay != 0, self.lr, self.weight_decay, eps=self.eps)
+    def rule(self, steps: int) -> Rule:
+        return self._adjusted(Rule(kinds.ADAGRAD, False, self.lr, eps=self.eps))
 
 
 @dataclass
@@ -143,14 +152,13 @@ class RowWiseAdagrad(Optimizer):
     _: KW_ONLY
     eps: float = 1e-8
     initial_accumulator: float = 0.0
-    weight_decay: float = 0.0
-    decay_untouched: bool = False
+    weight_decay_mode: str = "l2"
 
-    def _layout(self) -> Layout:
+    def layout(self) -> Layout:
         return {"sum": PER_ROW}
 
-    def _rule(self, steps: int) -> Rule:
-        return Rule(ROW_WISE_ADAGRAD, self.weight_decay != 0, self.lr, self.weight_decay, eps=self.eps)
+    def rule(self, steps: int) -> Rule:
+        return self._adjusted(Rule(kinds.ROW_WISE_ADAGRAD, False, self.lr, eps=self.eps))
 
 
 @dataclass
@@ -169,10 +177,16 @@ class Adam(Optimizer):
     eps : float
         Added to the root.
     weight_decay : float
-        weight_decay · row is added to the gradient, of the rows that have one.
+        How much rows that have a gradient fade in a step; 0 is not at all.
+    weight_decay_mode : {"l2", "decoupled"}
+        Whether weight_decay · row is added to the gradient, or lr · weight_decay · row is taken from the row itself.
     decay_untouched : bool
         Whether rows without a gradient change as well, by averages that fade: the dense formula. That is a pass over
         the whole table in each step.
+    clip_value : float, optional
+        The largest magnitude of an element of a gradient; larger ones become it, with their sign.
+    clip_norm : float, optional
+        The largest Euclidean norm of a row's gradient; longer ones are shortened to it, after `clip_value`.
 
     Examples
     --------
@@ -191,20 +205,19 @@ class Adam(Optimizer):
     _: KW_ONLY
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
-    weight_decay: float = 0.0
-    decay_untouched: bool = False
+    weight_decay_mode: str = "l2"
 
-    def _layout(self) -> Layout:
+    def layout(self) -> Layout:
         return {"m": LIKE_TABLE, "v": LIKE_TABLE, "step": STEPS}
 
-    def _rule(self, steps: int) -> Rule:
-        return self._moments(steps, decay=self.weight_decay, shrink=1.0)
+    def rule(self, steps: int) -> Rule:
+        return self._adjusted(self._moments(kinds.ADAM, steps))
 
-    def _moments(self, steps: int, decay: float, shrink: float) -> Rule:
+    def _moments(self, kind: int, steps: int) -> Rule:
         """The corrections of both averages are moved into the rate and eps, which are the same for all elements."""
         first, second = self.betas
         root = (1 - second**steps) ** 0.5
-        return Rule(ADAM, True, self.lr * root / (1 - first**steps), decay, shrink, first, second, self.eps * root)
+        return Rule(kind, True, self.lr * root / (1 - first**steps), one=first, two=second, eps=self.eps * root)
 
 
 @dataclass
@@ -226,6 +239,79 @@ class AdamW(Adam):
     """
 
     weight_decay: float = 0.01
+    weight_decay_mode: str = "decoupled"
 
-    def _rule(self, steps: int) -> Rule:
-        return self._moments(steps, decay=0.0, shrink=1 - self.lr * self.weight_decay)
+
+@dataclass
+class PartialRowWiseAdam(Adam):
+    """Adam with one second average for each row: v is that of the mean of the row's gradient².
+
+    The state is about half of Adam's. The formula is that of FBGEMM's PARTIAL_ROWWISE_ADAM, whose weight decay is
+    decoupled. Settings are as those of `Adam`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rowgrad.optim import PartialRowWiseAdam
+    >>> table, adam = np.zeros((3, 2), np.float32), PartialRowWiseAdam(lr=0.5)
+    >>> state = adam.init(table)
+    >>> adam.step_pooled(table, [[2.0, 14.0]], [1], [0], state, combiner="sum")
+    >>> print(table, state["v"], sep="\\n")
+    [[ 0.   0. ]
+     [-0.1 -0.7]
+     [ 0.   0. ]]
+    [0.  0.1 0. ]
+    """
+
+    weight_decay_mode: str = "decoupled"
+
+    def layout(self) -> Layout:
+        return {"m": LIKE_TABLE, "v": PER_ROW, "step": STEPS}
+
+    def rule(self, steps: int) -> Rule:
+        return self._adjusted(self._moments(kinds.PARTIAL_ROW_WISE_ADAM, steps))
+
+
+@dataclass
+class LAMB(Optimizer):
+    """LAMB: Adam's step u = m̂ / (√v̂ + eps) + weight_decay · row, in proportion to the row: row −= lr · ‖row‖ / ‖u‖ · u.
+
+    The norms are those of each row, as in FBGEMM's LAMB. Where one of them is 0, as that of a row of zeros, the step
+    is lr · u. Other settings are as those of `Adam`.
+
+    Parameters
+    ----------
+    lr : float
+        The learning rate; it may be assigned between steps.
+    betas : (float, float)
+        How much of each average is kept.
+    eps : float
+        Added to the root.
+    weight_decay : float
+        weight_decay · row is added to u.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rowgrad.optim import LAMB
+    >>> table, lamb = np.array([[3, 4], [3, 4]], np.float32), LAMB(lr=0.1)
+    >>> state = lamb.init(table)
+    >>> lamb.step_pooled(table, [[1.0, 0.0]], [1], [0], state, combiner="sum")
+    >>> print(table)
+    [[3.  4. ]
+     [2.5 4. ]]
+    """
+
+    lr: float
+    _: KW_ONLY
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+
+    def layout(self) -> Layout:
+        return {"m": LIKE_TABLE, "v": LIKE_TABLE, "step": STEPS}
+
+    def rule(self, steps: int) -> Rule:
+        first, second = self.betas
+        root = (1 - second**steps) ** 0.5
+        return self._adjusted(Rule(kinds.LAMB, True, self.lr, one=first, two=second, eps=self.eps * root,
+                                   correction=root / (1 - first**steps)))  # fmt: skip

@@ -51,6 +51,22 @@ def _switch(name: str, value: Any) -> bool:
     return value
 
 
+def _limit(name: str, value: Any) -> float | None:
+    allowed = "a finite number above 0, or None"
+    if value is None:
+        return None
+    number = _number(name, value, allowed)
+    if number <= 0:
+        raise _bad(name, value, allowed)
+    return number
+
+
+def _mode(name: str, value: Any) -> str:
+    if value not in ("l2", "decoupled"):
+        raise _bad(name, value, "'l2' or 'decoupled'")
+    return str(value)
+
+
 CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "lr": _not_negative,
     "momentum": _not_negative,
@@ -59,5 +75,8 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "initial_accumulator": _not_negative,
     "betas": _two_shares,
     "weight_decay": _not_negative,
+    "weight_decay_mode": _mode,
     "decay_untouched": _switch,
+    "clip_value": _limit,
+    "clip_norm": _limit,
 }

@@ -1,0 +1,323 @@
+"""How an optimizer changes one row of a table: called by the kernels, for each row that has a gradient.
+
+Which optimizer it is, is told by the type of an argument, `rule_for`, so that a kernel is compiled for each optimizer
+that is in use and holds the formula of no other. Half and bfloat16 rows are computed in float32, as the state is, and
+rounded once.
+
+`numbers` are 11 float64: learning rate, weight decay added to gradients, factor of the row (decoupled weight
+decay), share of the first average that is kept and 1 minus it, the same of the second, eps, correction of averages,
+largest element of a gradient, largest norm of a row's gradient.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba.extending import overload
+
+from rowgrad._kernels.compile import INLINE, inline
+from rowgrad._kernels.kinds import (
+    ADAGRAD,
+    ADAM,
+    DESCENT,
+    LAMB,
+    MOMENTUM,
+    NESTEROV,
+    PARTIAL_ROW_WISE_ADAM,
+    ROW_WISE_ADAGRAD,
+)
+from rowgrad._kernels.lanes import (
+    add_across,
+    block_start,
+    clamp,
+    count,
+    fetch,
+    fill,
+    first_of,
+    load,
+    root,
+    store,
+    take_last,
+    zeros1,
+    zeros16,
+    zeros64,
+)
+from rowgrad._kernels.raw import peek, poke, prefetch
+
+
+@cache
+def rule_for(kind: int, adjusted: bool) -> "np.ndarray[Any, Any]":
+    """What tells a kernel the optimizer, and whether gradients are `adjusted`: clipped, or with weight decay.
+
+    It is an array without elements whose number of dimensions says it.
+    """
+    return np.empty((0,) * (1 + 2 * kind + adjusted), np.bool_)
+
+
+def _by_rule(choose: Callable[[int, bool], Callable[..., Any]]) -> Any:
+    """A function for kernels whose body is chosen by its first argument, a `rule_for`, when a kernel is compiled."""
+
+    def chosen(*args: Any) -> Any:
+        raise NotImplementedError("called by kernels only")
+
+    @overload(chosen, strict=False, jit_options=INLINE)  # type: ignore[misc]
+    def form(rule: Any, *args: Any) -> Any:
+        return choose(*divmod(rule.ndim - 1, 2))
+
+    return chosen
+
+
+@inline
+def _put(array, here, new, fresh):
+    """Store the last `fresh` lanes; those before them have been changed already."""
+    if fresh < count(new):
+        store(array, here, take_last(new, load(new, array, here), fresh))
+    else:
+        store(array, here, new)
+
+
+def _as_given(rule, lanes, numbers, scale, decay, value, grads, there):
+    return load(lanes, grads, there)
+
+
+def _clipped(rule, lanes, numbers, scale, decay, value, grads, there):
+    step = clamp(load(lanes, grads, there), numbers[9]) * fill(lanes, scale)
+    if decay != 0:
+        step = step + fill(lanes, decay) * value
+    return step
+
+
+# A block of a row's gradient, clipped, with `decay` times the row's `value` added.
+_gradient = _by_rule(lambda kind, adjusted: _clipped if adjusted else _as_given)
+
+
+def _same(rule, lanes, numbers, value):
+    return value
+
+
+def _shrunk(rule, lanes, numbers, value):
+    return fill(lanes, numbers[2]) * value
+
+
+# A block of a row after decoupled weight decay.
+_decayed = _by_rule(lambda kind, adjusted: _shrunk if adjusted else _same)
+
+
+@inline
+def _square_columns(zeros, column, rule, numbers, scale, decay, table, row, grads, place, width):
+    """Σ of the squares of a row's gradient, over the columns that blocks of the width of `zeros` cover."""
+    squares = zeros
+    while column + count(zeros) <= width:
+        value = load(zeros, table, row * width + column)
+        step = _gradient(rule, zeros, numbers, scale, decay, value, grads, place * width + column)
+        squares = squares + step * step
+        column += count(zeros)
+    return column, np.float64(first_of(add_across(squares)))
+
+
+@inline
+def _squares(lanes, rule, numbers, scale, decay, table, row, grads, place, width):
+    """Σ of the squares of a row's gradient; the order of additions is told in docs/exactness.md."""
+    column, total = _square_columns(zeros64(lanes), 0, rule, numbers, scale, decay, table, row, grads, place, width)
+    column, rest = _square_columns(zeros16(lanes), column, rule, numbers, scale, decay, table, row, grads, place, width)
+    total += rest
+    column, rest = _square_columns(zeros1(lanes), column, rule, numbers, scale, decay, table, row, grads, place, width)
+    return total + rest
+
+
+def _one(rule, lanes, numbers, table, row, grads, place, width):
+    return 1.0
+
+
+def _norm_scale(rule, lanes, numbers, table, row, grads, place, width):
+    if numbers[10] == np.inf:
+        return 1.0
+    norm = np.sqrt(_squares(lanes, rule, numbers, 1.0, 0.0, table, row, grads, place, width))
+    return numbers[10] / norm if norm > numbers[10] else 1.0
+
+
+# What a row's gradient is multiplied by so that its norm is not too large.
+_scale = _by_rule(lambda kind, adjusted: _norm_scale if adjusted else _one)
+
+
+def _plain_rate(rule, lanes, numbers, scale, table, row, grads, place, width, first, second):
+    return numbers[0]
+
+
+def _row_wise_adagrad_rate(rule, lanes, numbers, scale, table, row, grads, place, width, first, second):
+    squares = _squares(lanes, rule, numbers, scale, numbers[1], table, row, grads, place, width)
+    poke(first, row, np.float64(peek(first, row)) + squares / width)
+    return numbers[0] / (np.sqrt(np.float64(peek(first, row))) + numbers[7])
+
+
+def _row_wise_adam_rate(rule, lanes, numbers, scale, table, row, grads, place, width, first, second):
+    squares = _squares(lanes, rule, numbers, scale, numbers[1], table, row, grads, place, width)
+    poke(second, row, numbers[5] * np.float64(peek(second, row)) + numbers[6] * (squares / width))
+    return numbers[0] / (np.sqrt(np.float64(peek(second, row))) + numbers[7])
+
+
+@inline
+def _direction(lanes, numbers, value, mean, square):
+    """The step of LAMB before it is scaled."""
+    step = fill(lanes, numbers[8]) * mean / (root(square) + fill(lanes, numbers[7]))
+    return step + fill(lanes, numbers[1]) * value
+
+
+@inline
+def _average_columns(zeros, column, rule, numbers, scale, table, row, grads, place, width, first, second):
+    """Σ of the squares of a row and of its step, over the columns that blocks of the width of `zeros` cover."""
+    values, steps = zeros, zeros
+    while column + count(zeros) <= width:
+        here = row * width + column
+        value = load(zeros, table, here)
+        grad = _gradient(rule, zeros, numbers, scale, 0.0, value, grads, place * width + column)
+        mean = fill(zeros, numbers[3]) * load(zeros, first, here) + fill(zeros, numbers[4]) * grad
+        square = fill(zeros, numbers[5]) * load(zeros, second, here) + fill(zeros, numbers[6]) * (grad * grad)
+        store(first, here, mean)
+        store(second, here, square)
+        step = _direction(zeros, numbers, value, mean, square)
+        values = values + value * value
+        steps = steps + step * step
+        column += count(zeros)
+    return column, np.float64(first_of(add_across(values))), np.float64(first_of(add_across(steps)))
+
+
+def _lamb_rate(rule, lanes, numbers, scale, table, row, grads, place, width, first, second):
+    """The averages are updated here, since the length of the step is needed before any column can change."""
+    column, values, steps = _average_columns(zeros64(lanes), 0, rule, numbers, scale, table, row, grads, place, width,
+                                             first, second)  # fmt: skip
+    column, more, rest = _average_columns(zeros16(lanes), column, rule, numbers, scale, table, row, grads, place, width,
+                                          first, second)  # fmt: skip
+    values, steps = values + more, steps + rest
+    column, more, rest = _average_columns(zeros1(lanes), column, rule, numbers, scale, table, row, grads, place, width,
+                                          first, second)  # fmt: skip
+    values, steps = np.sqrt(values + more), np.sqrt(steps + rest)
+    return numbers[0] * (values / steps) if values > 0 and steps > 0 else numbers[0]
+
+
+_RATES = {
+    ROW_WISE_ADAGRAD: _row_wise_adagrad_rate,
+    PARTIAL_ROW_WISE_ADAM: _row_wise_adam_rate,
+    LAMB: _lamb_rate,
+}
+# The learning rate of a row, whose state is updated where it is one number or needed before any column can change.
+_rate = _by_rule(lambda kind, adjusted: _RATES.get(kind, _plain_rate))
+
+
+def _descent(rule, lanes, numbers, rate, value, step, here, fresh, first, second):
+    return fill(lanes, rate) * step
+
+
+def _momentum(rule, lanes, numbers, rate, value, step, here, fresh, first, second):
+    memory = fill(lanes, numbers[3]) * load(lanes, first, here) + step
+    _put(first, here, memory, fresh)
+    return fill(lanes, rate) * memory
+
+
+def _nesterov(rule, lanes, numbers, rate, value, step, here, fresh, first, second):
+    memory = fill(lanes, numbers[3]) * load(lanes, first, here) + step
+    _put(first, here, memory, fresh)
+    return fill(lanes, rate) * (step + fill(lanes, numbers[3]) * memory)
+
+
+def _adagrad(rule, lanes, numbers, rate, value, step, here, fresh, first, second):
+    squares = load(lanes, first, here) + step * step
+    _put(first, here, squares, fresh)
+    return fill(lanes, rate) * step / (root(squares) + fill(lanes, numbers[7]))
+
+
+def _adam(rule, lanes, numbers, rate, value, step, here, fresh, first, second):
+    mean = fill(lanes, numbers[3]) * load(lanes, first, here) + fill(lanes, numbers[4]) * step
+    square = fill(lanes, numbers[5]) * load(lanes, second, here) + fill(lanes, numbers[6]) * (step * step)
+    _put(first, here, mean, fresh)
+    _put(second, here, square, fresh)
+    return fill(lanes, rate) * mean / (root(square) + fill(lanes, numbers[7]))
+
+
+def _row_wise_adam(rule, lanes, numbers, rate, value, step, here, fresh, first, second):
+    mean = fill(lanes, numbers[3]) * load(lanes, first, here) + fill(lanes, numbers[4]) * step
+    _put(first, here, mean, fresh)
+    return fill(lanes, rate) * mean
+
+
+def _lamb(rule, lanes, numbers, rate, value, step, here, fresh, first, second):
+    return fill(lanes, rate) * _direction(lanes, numbers, value, load(lanes, first, here), load(lanes, second, here))
+
+
+_STEPS = {
+    DESCENT: _descent,
+    MOMENTUM: _momentum,
+    NESTEROV: _nesterov,
+    ADAGRAD: _adagrad,
+    ROW_WISE_ADAGRAD: _descent,
+    ADAM: _adam,
+    PARTIAL_ROW_WISE_ADAM: _row_wise_adam,
+    LAMB: _lamb,
+}
+# What is taken from a block of a row; state that is like the table is updated.
+_step = _by_rule(lambda kind, adjusted: _STEPS[kind])
+
+
+@inline
+def change_row(lanes, rule, numbers, table, row, grads, place, width, first, second):
+    """Change one row of the table and of its state by row `place` of the gradients."""
+    scale = _scale(rule, lanes, numbers, table, row, grads, place, width)
+    rate = _rate(rule, lanes, numbers, scale, table, row, grads, place, width, first, second)
+    column = np.int64(0)
+    while column < width:
+        start = block_start(lanes, column, width)
+        fresh = count(lanes) - (column - start)
+        here = row * width + start
+        value = load(lanes, table, here)
+        grad = _gradient(rule, lanes, numbers, scale, numbers[1], value, grads, place * width + start)
+        step = _step(rule, lanes, numbers, rate, value, grad, here, fresh, first, second)
+        _put(table, here, _decayed(rule, lanes, numbers, value) - step, fresh)
+        column += count(lanes)
+
+
+@inline
+def _fetch(lanes, array, row, width):
+    column = np.int64(0)
+    while column < width:
+        fetch(lanes, array, row * width + block_start(lanes, column, width))
+        column += count(lanes)
+
+
+def _fetch_none(rule, lanes, row, width, first, second):
+    pass
+
+
+def _fetch_one(rule, lanes, row, width, first, second):
+    _fetch(lanes, first, row, width)
+
+
+def _fetch_number(rule, lanes, row, width, first, second):
+    prefetch(first, row)
+
+
+def _fetch_one_and_number(rule, lanes, row, width, first, second):
+    _fetch(lanes, first, row, width)
+    prefetch(second, row)
+
+
+def _fetch_two(rule, lanes, row, width, first, second):
+    _fetch(lanes, first, row, width)
+    _fetch(lanes, second, row, width)
+
+
+_FETCHES = {
+    DESCENT: _fetch_none,
+    ROW_WISE_ADAGRAD: _fetch_number,
+    ADAM: _fetch_two,
+    PARTIAL_ROW_WISE_ADAM: _fetch_one_and_number,
+    LAMB: _fetch_two,
+}
+_fetch_state = _by_rule(lambda kind, adjusted: _FETCHES.get(kind, _fetch_one))
+
+
+@inline
+def fetch_row(lanes, rule, table, row, width, first, second):
+    """Have a row and its state fetched; the row may be any number."""
+    _fetch(lanes, table, row, width)
+    _fetch_state(rule, lanes, row, width, first, second)
