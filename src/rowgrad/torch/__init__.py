@@ -13,9 +13,10 @@ from rowgrad.torch._collection import EmbeddingBagCollection
 from rowgrad.torch._configs import EmbeddingBagConfig
 from rowgrad.torch._embedding_bag import EmbeddingBag
 from rowgrad.torch._functions import functions as _functions
-from rowgrad.torch._jagged import JaggedTensor, KeyedJaggedTensor
+from rowgrad.torch._jagged import JaggedTensor
 from rowgrad.torch._kernels import portable
 from rowgrad.torch._keyed import KeyedTensor
+from rowgrad.torch._keyed_jagged import KeyedJaggedTensor
 from rowgrad.torch._optim import RowOptimizer
 from rowgrad.torch._register import register as _register
 

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from rowgrad.errors import DTypeError, InvalidArgumentError
-from rowgrad.torch._jagged import INTEGERS, JaggedTensor, KeyedJaggedTensor, check_vector
+from rowgrad.torch._jagged import INTEGERS, JaggedTensor, check_vector
 from rowgrad.torch._keyed import no_such_key
+from rowgrad.torch._keyed_jagged import KeyedJaggedTensor
 
 FORMS = "a matrix of ids, (ids, offsets), (ids, offsets, weights), a JaggedTensor, or a jagged nested tensor"
 LIKE_KEYED = ("keys", "values", "offsets", "weights_or_none")  # the methods that tell TorchRec's class
