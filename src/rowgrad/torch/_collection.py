@@ -244,7 +244,10 @@ class EmbeddingBagCollection(nn.Module):
                 if error.argument != "indices" or not isinstance(error.position, int):
                     raise
                 raise self._bad_id(values, offsets, batch, begin + error.position) from None
-            parts.append(pooled.view(count, batch, -1).transpose(0, 1).reshape(batch, -1) if count > 1 else pooled)
+            if count > 1:
+                width = table.embedding_dim
+                pooled = pooled.view(count, batch, width).transpose(0, 1).reshape(batch, count * width)
+            parts.append(pooled)
             first += count
         output = torch.cat(parts, 1) if len(parts) > 1 else parts[0]
         if self.grad_scaler is not None and output.requires_grad:

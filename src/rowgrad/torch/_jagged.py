@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from rowgrad.errors import DTypeError, InvalidArgumentError
-from rowgrad.torch._keyed import short
+from rowgrad.torch._keyed import as_tree, short
 
 INTEGERS = (torch.int64, torch.int32)
+FIELDS = ("values", "weights", "lengths", "offsets")
 SHOWN = 8  # bags of a feature, and ids of a bag, that are printed
 
 
@@ -222,6 +222,4 @@ def jagged(tensors: Any, context: Any = None) -> JaggedTensor:
     return made
 
 
-pytree.register_pytree_node(
-    JaggedTensor, lambda each: (each._tensors(), None), jagged, serialized_type_name="rowgrad.torch.JaggedTensor"
-)
+as_tree(JaggedTensor, FIELDS, lambda each: None, jagged)

@@ -1,6 +1,6 @@
 """`KeyedTensor`: what a collection of tables gives, the pooled rows of all features side by side; TorchRec's names."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -198,8 +198,19 @@ def _keyed(tensors: Any, context: Any) -> KeyedTensor:
     return made
 
 
-# For torch.compile, torch.export and tree_map; what stands for a tensor is not checked.
-pytree.register_pytree_node(
-    KeyedTensor, lambda each: ([each._values], each._context()), _keyed,
-    serialized_type_name="rowgrad.torch.KeyedTensor",
-)  # fmt: skip
+def as_tree(cls: type, fields: Sequence[str], context: Callable[[Any], Any], make: Callable[[Any, Any], Any]) -> None:
+    """Let torch.compile, torch.export and tree_map see the tensors of a class; `make` checks none of them."""
+
+    def flatten(each: Any) -> tuple[list[Any], Any]:
+        return [getattr(each, f"_{name}") for name in fields], context(each)
+
+    def with_names(each: Any) -> tuple[list[tuple[Any, Any]], Any]:
+        leaves, told = flatten(each)
+        return [(pytree.GetAttrKey(name), leaf) for name, leaf in zip(fields, leaves, strict=True)], told
+
+    pytree.register_pytree_node(
+        cls, flatten, make, serialized_type_name=f"rowgrad.torch.{cls.__name__}", flatten_with_keys_fn=with_names
+    )
+
+
+as_tree(KeyedTensor, ["values"], KeyedTensor._context, _keyed)

@@ -9,11 +9,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from rowgrad.errors import InvalidArgumentError
-from rowgrad.torch._jagged import JaggedTensor, bags_text, jagged
-from rowgrad.torch._keyed import check_keys, no_such_key, short
+from rowgrad.torch._jagged import FIELDS, JaggedTensor, bags_text, jagged
+from rowgrad.torch._keyed import as_tree, check_keys, no_such_key, short
 
 
 class KeyedJaggedTensor(JaggedTensor):
@@ -306,10 +305,4 @@ def _keyed_jagged(tensors: Any, keys: Any) -> KeyedJaggedTensor:
     return made
 
 
-# For torch.compile, torch.export and tree_map.
-pytree.register_pytree_node(
-    KeyedJaggedTensor,
-    lambda each: (each._tensors(), each._keys),
-    _keyed_jagged,
-    serialized_type_name="rowgrad.torch.KeyedJaggedTensor",
-)
+as_tree(KeyedJaggedTensor, FIELDS, lambda each: each._keys, _keyed_jagged)
