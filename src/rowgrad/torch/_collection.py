@@ -311,15 +311,19 @@ class EmbeddingBagCollection(nn.Module):
 
     def _bad_id(self, values: Tensor, offsets: Tensor, batch: int, position: int) -> InvalidArgumentError:
         """The error for an id that is not in its table."""
-        bag = int(torch.searchsorted(offsets, position, right=True)) - 1
-        feature = min(bag // max(batch, 1), len(self._features) - 1)
+        bag = int(torch.searchsorted(offsets.contiguous(), position, right=True)) - 1
+        feature = bag // batch
         table = [each for each in self._configs for _ in each.feature_names][feature]
         return checks.out_of_range(
-            "values", position, int(values[position]), table.num_embeddings,
-            f"num_embeddings of the table {table.name!r}", "index-out-of-range",
-            f"It is in bag {bag % max(batch, 1)} of the feature {self._features[feature]!r}. Check the ids, or make "
-            "the table larger.",
-        )  # fmt: skip
+            "values",
+            position,
+            int(values[position]),
+            table.num_embeddings,
+            f"num_embeddings of the table {table.name!r}",
+            "index-out-of-range",
+            f"It is entry {position - int(offsets[bag])} of bag {bag % batch} of the feature "
+            f"{self._features[feature]!r}. Check the ids, or make the table larger.",
+        )
 
     def _check_wrapping(self) -> None:
         for bag in self.embedding_bags.values():
@@ -331,8 +335,8 @@ class EmbeddingBagCollection(nn.Module):
     def accumulate(self) -> Iterator[None]:
         """Make one step of the fused optimizers out of the backward passes within this block, when it ends.
 
-        The step is that of one pass over all their batches, bit for bit. Until then the gradients of the pooled rows
-        are kept. After an exception there is no step.
+        The step is that of one pass over all their batches: bit for bit for tables of one feature, for others up to
+        rounding. Until then the gradients of the pooled rows are kept. After an exception there is no step.
         """
         if self._held is not None:
             raise InvalidArgumentError(
