@@ -9,16 +9,31 @@ from importlib import import_module as _import_module
 from typing import Any as _Any
 
 from rowgrad._ops.callables import top_level as _top_level
+from rowgrad.torch._collection import EmbeddingBagCollection
+from rowgrad.torch._configs import EmbeddingBagConfig
 from rowgrad.torch._embedding_bag import EmbeddingBag
 from rowgrad.torch._functions import functions as _functions
+from rowgrad.torch._jagged import JaggedTensor
 from rowgrad.torch._kernels import portable
+from rowgrad.torch._keyed import KeyedTensor
+from rowgrad.torch._keyed_jagged import KeyedJaggedTensor
 from rowgrad.torch._optim import RowOptimizer
 from rowgrad.torch._register import register as _register
 
 _register()
 globals().update({name: function for name, function in _functions().items() if name in _top_level()})
 
-__all__ = ["EmbeddingBag", "RowOptimizer", "distributed", "portable"]
+__all__ = [
+    "EmbeddingBag",
+    "EmbeddingBagCollection",
+    "EmbeddingBagConfig",
+    "JaggedTensor",
+    "KeyedJaggedTensor",
+    "KeyedTensor",
+    "RowOptimizer",
+    "distributed",
+    "portable",
+]
 __all__ += _top_level()
 __all__.sort()
 

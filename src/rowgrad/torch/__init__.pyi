@@ -12,12 +12,22 @@ from rowgrad._ops.results import SegmentMax
 from rowgrad._ops.results import SparseTensor
 from rowgrad._runtime.types import ArrayLike
 from rowgrad.torch import distributed as distributed
+from rowgrad.torch._collection import EmbeddingBagCollection as EmbeddingBagCollection
+from rowgrad.torch._configs import EmbeddingBagConfig as EmbeddingBagConfig
 from rowgrad.torch._embedding_bag import EmbeddingBag as EmbeddingBag
+from rowgrad.torch._jagged import JaggedTensor as JaggedTensor
 from rowgrad.torch._kernels import portable as portable
+from rowgrad.torch._keyed import KeyedTensor as KeyedTensor
+from rowgrad.torch._keyed_jagged import KeyedJaggedTensor as KeyedJaggedTensor
 from rowgrad.torch._optim import RowOptimizer as RowOptimizer
 
 __all__ = [
     "EmbeddingBag",
+    "EmbeddingBagCollection",
+    "EmbeddingBagConfig",
+    "JaggedTensor",
+    "KeyedJaggedTensor",
+    "KeyedTensor",
     "RowOptimizer",
     "distributed",
     "portable",
