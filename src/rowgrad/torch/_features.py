@@ -28,12 +28,13 @@ class Features(NamedTuple):
 
 
 class _Bags(NamedTuple):
-    """One feature of a dict; `offsets` that were made here need no checks."""
+    """One feature of a dict; a matrix of ids has a length for all its bags, and no offsets."""
 
     ids: Tensor
-    offsets: Tensor
+    count: int  # type: ignore[assignment]  # hides the method of tuples, which nobody misses here
+    length: int
+    offsets: Tensor | None
     weights: Tensor | None
-    made: bool
 
 
 def read(features: Any, names: list[str], weighted: bool) -> Features:
@@ -93,22 +94,42 @@ def _read_dict(features: Mapping[str, Any], names: list[str], weighted: bool) ->
         if name not in features:
             raise no_such_key("the collection's feature", name, list(features))
     bags = {name: _one(name, features[name], weighted) for name in dict.fromkeys(names)}
-    _check_batches(bags)
-    if not torch.compiler.is_compiling():
-        _check_ends(bags)
-    parts, begins, before = [bags[name] for name in names], [], 0
-    for each in parts:
-        begins.append(each.offsets[:-1] + before)
-        before += each.ids.shape[0]
-    begins.append(torch.full((1,), before, dtype=torch.int64, device=begins[0].device))
+    parts = [bags[name] for name in names]
+    count = parts[0].count
+    for name, each in bags.items():
+        if each.count != count:
+            raise InvalidArgumentError(
+                f"features[{name!r}] has {each.count} bags, but features[{names[0]!r}] has {count}; each needs a bag "
+                "for each example. Offsets end with the number of ids.",
+                code="length-mismatch",
+                argument=f"features[{name!r}]",
+                value=each.count,
+            )
+    values = torch.cat([each.ids for each in parts])
     weights = torch.cat([each.weights for each in parts]) if weighted else None
-    return Features(torch.cat([each.ids for each in parts]), torch.cat(begins), weights)
+    return Features(values, _joined(names, parts, count, values), weights)
+
+
+def _joined(names: list[str], parts: list[_Bags], count: int, values: Tensor) -> Tensor:
+    """The offsets of all features, in few operations however many there are."""
+    device, kind = values.device, torch.int64
+    first = torch.tensor([0, *(each.ids.shape[0] for each in parts[:-1])], dtype=kind, device=device).cumsum(0)
+    steps = torch.arange(count + 1, dtype=kind, device=device)
+    if all(each.offsets is None for each in parts):
+        own = steps * torch.tensor([each.length for each in parts], dtype=kind, device=device)[:, None]
+    else:
+        rows = [steps * each.length if each.offsets is None else each.offsets for each in parts]
+        own = torch.cat(rows).view(len(parts), count + 1)
+        if not torch.compiler.is_compiling():
+            _check_ends(names, parts, own)
+    begins = (own[:, :-1] + first[:, None]).reshape(-1)
+    return torch.cat([begins, torch.full((1,), values.shape[0], dtype=kind, device=device)])
 
 
 def _one(name: str, given: Any, weighted: bool) -> _Bags:
     """The bags of one feature, its offsets from 0 on."""
     place = f"features[{name!r}]"
-    weights, made = None, False
+    weights = None
     if isinstance(given, Tensor) and not given.is_nested:
         if given.dim() != 2:
             raise InvalidArgumentError(
@@ -118,10 +139,9 @@ def _one(name: str, given: Any, weighted: bool) -> _Bags:
                 argument=place,
                 value=tuple(given.shape),
             )
-        size, length = given.shape
-        ids, made = given.reshape(-1), True
-        offsets = torch.arange(size + 1, dtype=torch.int64, device=given.device) * length
-    elif isinstance(given, tuple) and len(given) in (2, 3) and all(isinstance(each, Tensor) for each in given):
+        _check_type(place, given)
+        return _Bags(given.reshape(-1), given.shape[0], given.shape[1], None, _needed(place, None, weighted))
+    if isinstance(given, tuple) and len(given) in (2, 3) and all(isinstance(each, Tensor) for each in given):
         ids, offsets, weights = (*given, None)[:3]
     elif isinstance(given, Tensor) or hasattr(given, "offsets"):  # a jagged tensor, PyTorch's or TorchRec's
         if isinstance(given, Tensor) and (given.layout is not torch.jagged or given.lengths() is not None):
@@ -150,43 +170,39 @@ def _one(name: str, given: Any, weighted: bool) -> _Bags:
             argument=place,
             value=tuple(weights.shape),
         )
+    if offsets.shape[0] == 0:
+        raise InvalidArgumentError(
+            f"{place} has offsets without elements; they begin with 0 and end with the number of ids. Pass at least "
+            "[0].",
+            code="bad-offset",
+            argument=place,
+        )
+    return _Bags(ids, offsets.shape[0] - 1, 0, offsets, _needed(place, weights, weighted))
+
+
+def _check_type(place: str, ids: Tensor) -> None:
+    if ids.dtype not in INTEGERS:
+        check_vector(f"{place}, its ids,", ids.reshape(-1), INTEGERS)
+
+
+def _needed(place: str, weights: Tensor | None, weighted: bool) -> Tensor | None:
     if weighted and weights is None:
         raise InvalidArgumentError(
             f"{place} has no weights, but the collection was made with is_weighted=True. Pass (ids, offsets, weights).",
             code="missing-argument",
             argument=place,
         )
-    return _Bags(ids, offsets, weights, made)
+    return weights
 
 
-def _check_batches(bags: dict[str, _Bags]) -> None:
-    first, *others = bags
-    for name in others:
-        if bags[name].offsets.shape != bags[first].offsets.shape:
-            raise InvalidArgumentError(
-                f"features[{name!r}] has {bags[name].offsets.shape[0] - 1} bags, but features[{first!r}] has "
-                f"{bags[first].offsets.shape[0] - 1}; each needs a bag for each example. Offsets end with the number "
-                "of ids.",
-                code="length-mismatch",
-                argument=f"features[{name!r}]",
-                value=bags[name].offsets.shape[0] - 1,
-            )
-
-
-def _check_ends(bags: dict[str, _Bags]) -> None:
+def _check_ends(names: list[str], parts: list[_Bags], own: Tensor) -> None:
     """Offsets begin and end where their ids do: else the ids of one feature would go to bags of another."""
-    given = [name for name, each in bags.items() if not each.made]
-    if not given:
-        return
-    begins = torch.cat([bags[name].offsets[:1] for name in given]).tolist()
-    ends = torch.cat([bags[name].offsets[-1:] for name in given]).tolist()
-    for i, name in enumerate(given):
-        size = bags[name].ids.shape[0]
-        if i >= len(begins) or begins[i] != 0 or ends[i] != size:
+    begins, ends = own[:, 0].tolist(), own[:, -1].tolist()
+    for name, each, begin, end in zip(names, parts, begins, ends, strict=True):
+        if begin != 0 or end != each.ids.shape[0]:
             raise InvalidArgumentError(
-                f"the offsets of features[{name!r}] must begin with 0 and end with {size}, the number of ids, but are "
-                f"{bags[name].offsets[:1].tolist()} to {bags[name].offsets[-1:].tolist()}. Append the number of ids "
-                "if it is missing.",
+                f"the offsets of features[{name!r}] must begin with 0 and end with {each.ids.shape[0]}, the number of "
+                f"ids, but are {begin} to {end}. Append the number of ids if it is missing.",
                 code="bad-offset",
                 argument=f"features[{name!r}]",
             )

@@ -256,11 +256,13 @@ class KeyedJaggedTensor(JaggedTensor):
             stride, ends = self.stride(), self.offset_per_key()
             weights = None if self._weights is None else self._weights[ends[first] : ends[last]]
             return self._values[ends[first] : ends[last]], self.lengths()[first * stride : last * stride], weights
-        parts = self._part(numbers)
+        sizes = self._sizes()
+        values = self._values.split(sizes)
+        weights = None if self._weights is None else self._weights.split(sizes)
         return (
-            torch.cat([part.values() for part in parts]),
-            torch.cat([part.lengths() for part in parts]),
-            None if self._weights is None else torch.cat([part.weights() for part in parts]),
+            torch.cat([values[number] for number in numbers]),
+            self.lengths().view(len(self._keys), -1)[numbers].reshape(-1),
+            None if weights is None else torch.cat([weights[number] for number in numbers]),
         )
 
     def __str__(self) -> str:
@@ -274,7 +276,14 @@ class KeyedJaggedTensor(JaggedTensor):
         )
 
     def _part(self, indices: Sequence[int]) -> list[JaggedTensor]:
-        stride, sizes = self.stride(), self.length_per_key()
+        stride, sizes = self.stride(), self._sizes()
+        values, lengths = self._values.split(sizes), self.lengths().view(len(self._keys), stride)
+        weights = None if self._weights is None else self._weights.split(sizes)
+        return [jagged([values[i], None if weights is None else weights[i], lengths[i], None]) for i in indices]
+
+    def _sizes(self) -> list[int]:
+        """`length_per_key`, which is that of the values."""
+        sizes = self.length_per_key()
         if not torch.compiler.is_compiling() and sum(sizes) != self._values.shape[0]:
             raise InvalidArgumentError(
                 f"the lengths of all bags are {sum(sizes)} together, but values has {self._values.shape[0]} ids; each "
@@ -283,9 +292,7 @@ class KeyedJaggedTensor(JaggedTensor):
                 argument="lengths",
                 value=sum(sizes),
             )
-        values, lengths = self._values.split(sizes), self.lengths().view(len(self._keys), stride)
-        weights = None if self._weights is None else self._weights.split(sizes)
-        return [jagged([values[i], None if weights is None else weights[i], lengths[i], None]) for i in indices]
+        return sizes
 
     def _count_bags(self) -> int:
         if self._lengths is not None:
