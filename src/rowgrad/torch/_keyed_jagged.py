@@ -256,12 +256,12 @@ class KeyedJaggedTensor(JaggedTensor):
             stride, ends = self.stride(), self.offset_per_key()
             weights = None if self._weights is None else self._weights[ends[first] : ends[last]]
             return self._values[ends[first] : ends[last]], self.lengths()[first * stride : last * stride], weights
-        sizes = self._sizes()
+        sizes, chosen = self._sizes(), torch.tensor(numbers, device=self.device())
         values = self._values.split(sizes)
         weights = None if self._weights is None else self._weights.split(sizes)
         return (
             torch.cat([values[number] for number in numbers]),
-            self.lengths().view(len(self._keys), -1)[numbers].reshape(-1),
+            self.lengths().view(len(self._keys), -1).index_select(0, chosen).view(-1),
             None if weights is None else torch.cat([weights[number] for number in numbers]),
         )
 
