@@ -1,5 +1,7 @@
 """Collections with fused optimizers: the steps of single layers bit for bit, several passes as one, scaled losses."""
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -22,7 +24,7 @@ torch = framework("torch")
 from rowgrad.torch import KeyedJaggedTensor  # noqa: E402
 
 OPTIMIZERS = [optim.SGD(lr=0.1), optim.SGD(lr=0.1, momentum=0.9), optim.Adagrad(lr=0.1), optim.RowWiseAdagrad(lr=0.1),
-              optim.Adam(lr=0.1), optim.AdamW(lr=0.1)]  # fmt: skip
+              optim.Adam(lr=0.1), optim.AdamW(lr=0.1), optim.PartialRowWiseAdam(lr=0.1), optim.LAMB(lr=0.1)]  # fmt: skip
 EACH = pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=repr)
 
 
@@ -41,9 +43,12 @@ def joined(*batches: Any) -> Any:
                              lengths=torch.cat([one.lengths() for one in flat]))  # fmt: skip
 
 
-@EACH
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("optimizer", "dtype", "weighted"), [
+    *((optimizer, torch.float32, False) for optimizer in OPTIMIZERS),
+    *((OPTIMIZERS[2], dtype, False) for dtype in (torch.float64, torch.float16, torch.bfloat16)),
+    (OPTIMIZERS[0], torch.float32, True),
+    (OPTIMIZERS[4], torch.bfloat16, True),
+], ids=str)  # fmt: skip
 def test_the_steps_of_single_layers(optimizer: Any, dtype: Any, weighted: bool) -> None:
     module = collection(dtype, fused_optimizer=optimizer, is_weighted=weighted)
     bags = layers(module, fused_optimizer=optimizer)
@@ -216,3 +221,70 @@ def test_the_scale_of_half_tables_is_refused() -> None:
         module(batch(1)).values().sum().backward()
     for name, array in tables_of(module).items():
         assert torch.equal(array, before[name])
+
+
+# As an optimizer of PyTorch
+
+
+@EACH
+def test_schedulers_set_the_rate_of_the_next_pass(optimizer: Any) -> None:
+    scheduled, assigned = (collection(fused_optimizer=copy.copy(optimizer)) for _ in range(2))
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(scheduled.optimizer, gamma=0.5)
+    for step in range(3):
+        assigned.fused_optimizer.lr = optimizer.lr * 0.5**step
+        for module in (scheduled, assigned):
+            train(module, step)
+            module.optimizer.step()  # changes nothing
+            module.optimizer.zero_grad()
+        scheduler.step()
+        assert_same_state(scheduled, assigned)
+    assert scheduled.optimizer.param_groups[0]["lr"] == pytest.approx(optimizer.lr / 8)
+
+
+def test_tables_with_one_optimizer_are_one_group() -> None:
+    shared, other = optim.Adam(lr=0.1), optim.SGD(lr=0.2)
+    module = collection(fused_optimizer={"t0": shared, "t1": other, "t2": shared})
+    groups = module.optimizer.param_groups
+    assert [group["param_names"] for group in groups] == [["t0", "t2"], ["t1"]]
+    assert [group["lr"] for group in groups] == [0.1, 0.2]
+    assert groups[1]["params"][0] is module.embedding_bags["t1"].weight
+    assert module.optimizer is module.optimizer
+    assert collection().optimizer is None and collection().grad_scaler is None
+
+
+def test_the_state_of_optimizers_goes_on() -> None:
+    module, other = (collection(fused_optimizer=optim.Adam(lr=0.1)) for _ in range(2))
+    train(module, 0, 1)
+    module.optimizer.param_groups[0]["lr"] = 0.01
+    other.load_state_dict(collection().state_dict() | module.state_dict())
+    other.optimizer.load_state_dict(module.optimizer.state_dict())
+    for each in (module, other):
+        train(each, 2)
+    assert_same_state(module, other)
+    for copied in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+        assert copied.optimizer.param_groups[0]["params"][0] is copied.embedding_bags["t0"].weight
+        assert copied.optimizer.param_groups[0]["lr"] == 0.01
+        reference = copy.deepcopy(module)
+        for each in (reference, copied):
+            train(each, 3)
+        assert_same_state(reference, copied)
+
+
+def test_a_scaler_steps_the_optimizer() -> None:
+    """It is told when gradients of tables have overflowed, and lowers its scale."""
+    module = collection(fused_optimizer=optim.SGD(lr=0.1))
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    module.grad_scaler = scaler
+    head = torch.nn.Linear(15, 1)
+    dense = torch.optim.SGD(head.parameters(), lr=0.1)
+    for factor, scale, skipped in [(1.0, 4.0, 0), (float("inf"), 2.0, 1), (1.0, 2.0, 1)]:
+        before = tables_of(module)
+        pooled = module(batch(1)).values()
+        scaler.scale(head(pooled).mean() * factor).backward()
+        for optimizer in (dense, module.optimizer):
+            scaler.step(optimizer)
+            optimizer.zero_grad()
+        scaler.update()
+        assert scaler.get_scale() == scale and module.skipped_steps == skipped
+        changed = not torch.equal(before["t0"], module.embedding_bags["t0"].weight)
+        assert changed == (factor == 1.0)

@@ -22,8 +22,10 @@ from rowgrad.torch import _fused as fused
 from rowgrad.torch import _wrapping
 from rowgrad.torch._bags import segment_ids_of
 from rowgrad.torch._embedding_bag import EmbeddingBag
+from rowgrad.torch._fused_optimizer import FusedOptimizer
 from rowgrad.torch._jagged import INTEGERS, check_vector
 from rowgrad.torch._keyed import KeyedTensor, keyed
+from rowgrad.torch._passes import Held, Pass, change
 from rowgrad.torch._pooling import Way, factors_of, pool
 
 
@@ -48,10 +50,6 @@ class EmbeddingBagCollection(nn.Module):
     ----------
     embedding_bags : torch.nn.ModuleDict
         The tables by name, each an `EmbeddingBag`; the state_dict has ``embedding_bags.<table>.weight``.
-    grad_scaler : torch.amp.GradScaler, optional
-        As in `EmbeddingBag`; where gradients of one table are not finite, no table is changed.
-    skipped_steps : int
-        How many steps were left out for that reason.
 
     Examples
     --------
@@ -85,9 +83,8 @@ class EmbeddingBagCollection(nn.Module):
         self._is_weighted = is_weighted
         self.fused_optimizer = fused_optimizer
         self.sparse = sparse
-        self.grad_scaler: torch.amp.GradScaler | None = None
-        self.skipped_steps = 0
-        self._held: _Held | None = None  # within `accumulate`: what is not in the tables yet
+        self._optimizer: FusedOptimizer | None = None
+        self._held: Held | None = None  # within `accumulate`: what is not in the tables yet
         self.embedding_bags = nn.ModuleDict()
         for table, optimizer in zip(self._configs, configs.optimizers_of(fused_optimizer, self._configs), strict=True):
             weight = torch.empty(table.num_embeddings, table.embedding_dim, dtype=table.data_type, device=device)
@@ -144,6 +141,35 @@ class EmbeddingBagCollection(nn.Module):
             collection.embedding_bags[table.name] = bag
         collection.train(all(layer.training for layer in layers))
         return collection
+
+    @property
+    def optimizer(self) -> FusedOptimizer | None:
+        """The fused optimizers as one `torch.optim.Optimizer`, for schedulers, scalers and checkpoints, or None.
+
+        Its parameter groups have the settings that the next backward pass uses; `step` and `zero_grad` do nothing.
+        """
+        if self._optimizer is None:
+            tables = {name: bag for name, bag in self.embedding_bags.items() if bag.fused_optimizer is not None}
+            self._optimizer = FusedOptimizer(tables) if tables else None
+        return self._optimizer
+
+    @property
+    def grad_scaler(self) -> torch.amp.GradScaler | None:
+        """The scaler that multiplies the loss. Assign it: fused optimizers then divide gradients by its scale.
+
+        Where gradients of one table are not finite, no table is changed.
+        """
+        return None if self.optimizer is None else self.optimizer.grad_scaler
+
+    @grad_scaler.setter
+    def grad_scaler(self, scaler: torch.amp.GradScaler | None) -> None:
+        if self.optimizer is not None:
+            self.optimizer.grad_scaler = scaler
+
+    @property
+    def skipped_steps(self) -> int:
+        """How many steps were left out because gradients were not finite."""
+        return 0 if self.optimizer is None else self.optimizer.skipped_steps
 
     def embedding_bag_configs(self) -> list[configs.EmbeddingBagConfig]:
         """What describes the tables."""
@@ -224,7 +250,7 @@ class EmbeddingBagCollection(nn.Module):
     def _pool_tables(self, values: Tensor, offsets: Tensor, weights: Tensor | None, batch: int) -> Tensor:
         """Table by table: in compiled and transformed code, on other devices, and for gradients of gradients."""
         self._check_wrapping()
-        one = _Pass(self)
+        one = Pass(self)
         segments = segment_ids_of(offsets, values.shape[0])
         bounds = self._bounds(values, offsets, batch)
         parts, first = [], 0
@@ -344,61 +370,16 @@ class EmbeddingBagCollection(nn.Module):
                 "out.",
                 code="nested-accumulate",
             )
-        held = self._held = _Held()
+        held = self._held = Held()
         try:
             yield
         finally:
             self._held = None
         if held.spoiled:
-            self.skipped_steps += 1
             return
         with torch.no_grad():
             for name, passes in held.passes.items():
-                bag = self.embedding_bags[name]
-                bag._change(fused.joined(passes, bag.mode))
-
-
-class _Held:
-    """What the passes within `accumulate` have for each table, and whether one of them has overflowed."""
-
-    def __init__(self) -> None:
-        self.passes: dict[str, list[fused.Pass]] = {}
-        self.spoiled = False
-
-
-class _Pass:
-    """One pass forward and backward; where the loss is scaled, `begin` sees the gradients of all tables first."""
-
-    def __init__(self, collection: EmbeddingBagCollection) -> None:
-        self.collection = collection
-        self.skipped = False
-
-    def begin(self, grad: Tensor) -> None:
-        """Decide for all tables together whether the step is made."""
-        layer = self.collection
-        if layer.grad_scaler is None:
-            return
-        for bag in layer.embedding_bags.values():
-            if bag.fused_optimizer is not None:
-                fused.unscaled(grad.new_empty(0, dtype=bag.weight.dtype), layer.grad_scaler)  # refuses float16 tables
-        self.skipped = fused.unscaled(grad, layer.grad_scaler) is None
-        if self.skipped and layer._held is not None:
-            layer._held.spoiled = True
-        elif self.skipped:
-            layer.skipped_steps += 1
-
-    def update(self, name: str, weight: Tensor, grad: Any, *entries: Tensor) -> None:
-        """Change a table by the gradient of its pooled rows, or keep that until later."""
-        layer = self.collection
-        if self.skipped:
-            return
-        if layer.grad_scaler is not None:
-            grad = grad * (1 / layer.grad_scaler.get_scale())
-        found = fused.Pass(weight, grad, *entries)
-        if layer._held is not None:
-            layer._held.passes.setdefault(name, []).append(found.kept())
-        else:
-            layer.embedding_bags[name]._change(found)
+                change(self, name, fused.joined(passes, self.embedding_bags[name].mode))
 
 
 def _scalars() -> AbstractContextManager[Any]:

@@ -1,0 +1,72 @@
+"""The backward passes of a collection: what they have for each table becomes a step of its fused optimizer, or is kept.
+
+`_collection.py` makes a `Pass` for each call, whose `update` the pooling of each table calls in the backward pass.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rowgrad.optim import Optimizer
+from rowgrad.torch import _fused as fused
+from rowgrad.torch._bags import array_of, is_plain
+
+
+class Held:
+    """What the passes within `accumulate` have for each table, and whether one of them has overflowed."""
+
+    def __init__(self) -> None:
+        self.passes: dict[str, list[fused.Pass]] = {}
+        self.spoiled = False
+
+
+class Pass:
+    """One pass forward and backward; where the loss is scaled, `begin` sees the gradients of all tables first."""
+
+    def __init__(self, collection: Any) -> None:
+        self.collection = collection
+        self.skipped = False
+
+    def begin(self, grad: Tensor) -> None:
+        """Decide for all tables together whether the step is made."""
+        layer, optimizer = self.collection, self.collection.optimizer
+        if optimizer is None or optimizer.grad_scaler is None:
+            return
+        for bag in layer.embedding_bags.values():
+            if bag.fused_optimizer is not None:
+                fused.unscaled(grad.new_empty(0, dtype=bag.weight.dtype), optimizer.grad_scaler)  # refuses float16
+        self.skipped = optimizer.unscaled(grad) is None
+        if self.skipped and layer._held is not None:
+            optimizer.skipped_steps -= layer._held.spoiled  # the passes of a block are one step
+            layer._held.spoiled = True
+
+    def update(self, name: str, weight: Tensor, grad: Tensor, *entries: Tensor) -> None:
+        """Change a table by the gradient of its pooled rows, or keep that until later."""
+        layer = self.collection
+        if self.skipped:
+            return
+        if layer.grad_scaler is not None:
+            grad = grad * (1 / layer.grad_scaler.get_scale())
+        found = fused.Pass(weight, grad, *entries)
+        if layer._held is not None:
+            layer._held.passes.setdefault(name, []).append(found.kept())
+        else:
+            change(layer, name, found)
+
+
+def change(layer: Any, name: str, one: fused.Pass) -> None:
+    """Make the step of one table."""
+    bag = layer.embedding_bags[name]
+    optimizer: Optimizer = layer.optimizer.optimizer_for(name)
+    plain = is_plain(one.weight)
+
+    def fit(tensor: Any) -> Any:
+        return array_of(tensor) if plain and tensor is not None else tensor
+
+    table, state = fit(one.weight.detach()), {key: fit(array) for key, array in bag.fused_state.items()}
+    combiner = "sum" if one.factors is not None else bag.mode
+    optimizer.step_pooled(
+        table, fit(one.grad), fit(one.ids), fit(one.segment_ids), state, combiner=combiner, weights=fit(one.factors)
+    )
+    torch.autograd.graph.increment_version(one.weight)
