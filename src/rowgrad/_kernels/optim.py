@@ -17,7 +17,7 @@ BLOCK = 64
 AHEAD = 16
 # Tables of more bytes than this are not in the caches when they are needed, and their rows are fetched beforehand.
 CACHED = 1 << 20
-# How `change_entries` sorts: so few by insertion, else by digits of at most so many bits. INFO is what it notes for itself.
+# How `change_entries` sorts: so few by insertion, else by digits of at most so many bits; and what it notes for itself.
 FEW = 48
 DIGIT_BITS = 11
 INFO = 3
@@ -171,16 +171,18 @@ def _sort_digit(words, source, target, size, low, digits, histogram):
 
 @kernel
 def change_entries(workers, chunks, ids_at, size, row_limit, grads_at, table_at, first_at, second_at, width, rule,
-                   numbers, lanes_for, stored, one, work, totals):  # fmt: skip
+                   given, lanes_for, stored, one, work, totals):  # fmt: skip
     """Change table[ids[u]] by grads[u], all at their addresses; returns the first position that is wrong, or -1.
 
     The entries of a row are summed first. Without `totals` no row may occur twice, and rows must ascend. All of it is
-    one kernel, since calling several takes longer than a small step. `work` has `entries_work` elements, `totals` room
-    for the sums of a block per chunk. If a row is wrong, nothing is written.
+    one kernel, since calling several takes longer than a small step. `given` has the numbers of the rule, `work` has
+    `entries_work` elements, `totals` room for the sums of a block per chunk. If a row is wrong, nothing is written.
     """
     seen = enter(workers)
     lanes = zeros(lanes_for)
     info = work[:INFO]
+    numbers = (given[0], given[1], given[2], given[3], given[4], given[5], given[6], given[7], given[8], given[9],
+               given[10])  # fmt: skip
     ids, grads, table = array_at(ids_at, work), array_at(grads_at, stored), array_at(table_at, stored)
     first, second = array_at(first_at, one), array_at(second_at, one)
     far = row_limit * width * stored.itemsize > CACHED

@@ -6,10 +6,11 @@ import numpy as np
 
 from rowgrad import _kernels as kernels
 from rowgrad._runtime import dtypes
-from rowgrad._runtime.threads import Workers
+from rowgrad._runtime.threads import GRAIN, Workers
 from rowgrad.optim._arguments import State, check_apart, fit_state, fit_table
 from rowgrad.optim._base import Optimizer
 
+ALONE = Workers(0)
 MOST = 1 << 14  # entries that one thread sorts in less time than it takes to share the work
 
 
@@ -36,10 +37,10 @@ class Fitted:
     def change(self, formula: tuple[Any, Any], ids: int, grads: int, size: int, *, ascending: bool) -> int:
         """Change the rows whose int64 numbers are at the address `ids` by the gradients at `grads`.
 
-        `formula` is the token and the numbers of a rule; `ascending` says that no row occurs twice. Gives the first
-        position that is wrong, and has changed nothing then; or -1.
+        `formula` is the token of a rule, and its numbers as an array; `ascending` says that no row occurs twice. Gives
+        the first position that is wrong, and has changed nothing then; or -1.
         """
-        workers = Workers(size * (16 + self._row_bytes))
+        workers = ALONE if size * self._row_bytes < GRAIN else Workers(size * (16 + self._row_bytes))
         kernel = kernels.optim
         totals, room = None, kernel.INFO
         if not ascending:

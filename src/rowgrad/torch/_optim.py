@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import torch
 
 from rowgrad._ops.results import RowGradient
@@ -134,10 +135,9 @@ class RowOptimizer(torch.optim.Optimizer):
 
     def _change(self, optimizer: Optimizer, parameter: Any, grad: Any) -> bool:
         """Make a step of few entries in one call; tells whether that was possible, and changes nothing if not."""
-        state = self.state[parameter]
         fitted = self._fitted.get(parameter)
-        if fitted is None or not fitted.holds(optimizer, state):
-            fitted = self._fit(optimizer, parameter, state)
+        if fitted is None or not fitted.holds(optimizer, self.state):
+            fitted = self._fit(optimizer, parameter, self.state[parameter])
         ids, values = grad._indices(), grad._values()
         size = ids.numel()
         if not (
@@ -196,14 +196,15 @@ class _Fitted:
         # A view of the number of steps, since PyTorch takes longer to add 1 than a kernel takes for a small step.
         self._steps = state["step"].numpy() if "step" in state else None
 
-    def holds(self, optimizer: Optimizer, state: dict[str, Any]) -> bool:
+    def holds(self, optimizer: Optimizer, states: Any) -> bool:
         """Whether all of it is as it was, and the optimizer one that remembers the same."""
         if optimizer is not self._optimizer:
             if optimizer.layout() != self._optimizer.layout() or optimizer.decay_untouched:
                 return False
             self._optimizer, self._formula = optimizer, None
-        for name, tensor in zip(self._names, self.tensors[1:], strict=True):
-            if state.get(name) is not tensor:
+        if self._names:
+            state = states[self.tensors[0]]
+            if any(state.get(name) is not tensor for name, tensor in zip(self._names, self.tensors[1:], strict=True)):
                 return False
         if self._steps is not None and not 0 <= self._steps < 2**62:
             return False
@@ -214,9 +215,10 @@ class _Fitted:
         if self._formula is not None:
             return self._formula
         rule = optimizer.rule(1 if self._steps is None else int(self._steps) + 1)
+        formula = rule.token, np.array(rule.numbers)
         if self._steps is None:  # the same in each step
-            self._formula = rule.token, rule.numbers
-        return rule.token, rule.numbers
+            self._formula = formula
+        return formula
 
     def count(self) -> None:
         """Count a step."""
