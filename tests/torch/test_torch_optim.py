@@ -21,6 +21,8 @@ FORMULAS = {
     "row-wise": optim.RowWiseAdagrad(0.1),
     "adam": optim.Adam(0.1),
     "adamw": optim.AdamW(0.1),
+    "partial row-wise adam": optim.PartialRowWiseAdam(0.1),
+    "lamb": optim.LAMB(0.1),
 }
 
 
@@ -179,3 +181,86 @@ def test_what_is_no_optimizer_or_setting() -> None:
         RowOptimizer(bag().parameters(), torch.optim.SGD)
     with pytest.raises(rowgrad.InvalidArgumentError):
         RowOptimizer([{"params": bag().parameters(), "lr": -1.0}], optim.SGD(0.1))
+
+
+@pytest.mark.parametrize("size", [1, 40, 300, 5000, 20000])
+@pytest.mark.parametrize("coalesced", [False, True])
+def test_steps_of_any_size_are_those_of_the_formula(size: int, coalesced: bool) -> None:
+    """Few entries take one kernel, which sorts by itself in two ways; many take several."""
+    rng = np.random.default_rng(size)
+    rows, formula = 3000, optim.Adagrad(0.1)
+    table = torch.tensor(rng.standard_normal((rows, 24)), dtype=torch.float32)
+    parameter, state = torch.nn.Parameter(table.clone()), formula.init(table)
+    optimizer = RowOptimizer([parameter], formula)
+    for _ in range(2):
+        ids, values = torch.tensor(rng.integers(0, rows, size)), torch.tensor(rng.standard_normal((size, 24))).float()
+        compact = rowgrad.sparse_segment_sum_grad_v2(values, ids, torch.arange(size), rows)
+        formula.step(table, compact, state)
+        with torch.sparse.check_sparse_tensor_invariants(True):
+            if coalesced:
+                unique = compact.sorted_unique_indices[None]
+                grad = torch.sparse_coo_tensor(unique, compact.output, (rows, 24), is_coalesced=True)
+            else:
+                grad = torch.sparse_coo_tensor(ids[None], values, (rows, 24))
+        parameter.grad = grad
+        version = parameter._version
+        optimizer.step()
+        assert parameter._version > version
+    assert torch.equal(parameter.detach(), table)
+    assert torch.equal(optimizer.state[parameter]["sum"], state["sum"])
+
+
+@pytest.mark.parametrize("coalesced", [False, True])
+def test_rows_that_are_not_in_the_table_change_nothing(coalesced: bool) -> None:
+    layer = bag()
+    optimizer = RowOptimizer(layer.parameters(), optim.Adam(0.1))
+    backward(layer, 0)
+    optimizer.step()
+    before, state = layer.weight.detach().clone(), copy.deepcopy(optimizer.state[layer.weight])
+    for bad in (50, -1):
+        ids = torch.tensor([[3, bad]])
+        with torch.sparse.check_sparse_tensor_invariants(False):
+            layer.weight.grad = torch.sparse_coo_tensor(ids, torch.ones(2, 6), (50, 6), is_coalesced=coalesced)
+        with pytest.raises(rowgrad.InvalidArgumentError) as info:
+            optimizer.step()
+        assert info.value.value == bad
+    assert torch.equal(layer.weight.detach(), before)
+    assert all(torch.equal(optimizer.state[layer.weight][key], value) for key, value in state.items())
+
+
+def test_memory_that_was_replaced_is_noticed() -> None:
+    layer, twin = bag(), bag()
+    optimizers = [RowOptimizer(each.parameters(), optim.Adam(0.1)) for each in (layer, twin)]
+    for number in range(4):
+        for each, optimizer in zip((layer, twin), optimizers, strict=True):
+            backward(each, number)
+            optimizer.step()
+        layer.weight.data = layer.weight.data.clone()
+        state = optimizers[0].state[layer.weight]
+        state["m"] = state["m"].clone()
+        state["step"] = state["step"].clone()
+    assert torch.equal(layer.weight.detach(), twin.weight.detach())
+    optimizers[0].state[layer.weight]["v"] = torch.zeros(2, 6)
+    before = layer.weight.detach().clone()
+    backward(layer, 9)
+    with pytest.raises(rowgrad.InvalidArgumentError, match="state"):
+        optimizers[0].step()
+    assert torch.equal(layer.weight.detach(), before)
+
+
+def test_settings_may_change_between_steps() -> None:
+    layer, twin = bag(), bag()
+    optimizer = RowOptimizer(layer.parameters(), optim.SGD(0.1))
+    for number, settings in enumerate(
+        [{"lr": 0.5}, {"weight_decay": 0.1}, {"clip_norm": 0.3}, {"lr": torch.tensor(2.0)}]
+    ):
+        optimizer.param_groups[0].update(settings)
+        backward(layer, number)
+        backward(twin, number)
+        optimizer.step()
+        formula = optim.SGD(**{key: float(value) if key == "lr" else value for key, value in
+                               optimizer.param_groups[0].items() if key in optim.SGD.settings()})  # fmt: skip
+        gradient = twin.weight.grad
+        rows, values = gradient._indices()[0], gradient._values()
+        formula.step_pooled(twin.weight, values, rows, torch.arange(len(rows)), combiner="sum")
+        assert torch.equal(layer.weight.detach(), twin.weight.detach())

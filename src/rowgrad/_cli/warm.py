@@ -2,7 +2,8 @@
 
 Kernels are compiled by running them: each operator on its worked example, once per type, and again with so many
 entries that the call is not a small one. A kernel is compiled for the widest vectors that fit the rows of a table (see
-`_kernels/lanes.py`); tables are nearly always float32, so that type is compiled for all of them.
+`_kernels/lanes.py`); tables are nearly always float32, so that type is compiled for all of them. Optimizers have
+kernels of their own; those that most tables are trained with are compiled, without weight decay and clipping.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +18,8 @@ from rowgrad._ops import OPERATORS, Operator, Pin
 from rowgrad._ops.results import RowGradient
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.threads import Workers
-from rowgrad.optim import Adam
+from rowgrad.optim import from_dict
+from rowgrad.optim.entries import Fitted
 
 REPEATS = SMALL  # each entry so often makes more than a small call
 WIDTHS = (1, 4, 8, 16, 32, 64)  # columns of float32, one for each width of vectors
@@ -35,9 +37,10 @@ def tasks() -> list[tuple[str, Callable[[], Any]]]:
             found += [(f"{operator.name} float32, {width} wide", task)
                       for width in WIDTHS for task in _tasks(operator, "float32", width)]  # fmt: skip
     found += [(f"large gradients {dtype}", partial(_sum_many, dtypes.NUMPY[dtype])) for dtype in dtypes.FLOATS]
-    found += [(f"optimizers {dtype}", partial(_optimize, dtypes.NUMPY[dtype])) for dtype in dtypes.FLOATS]
-    found += [(f"optimizers float32, {width} wide", partial(_optimize, dtypes.NUMPY["float32"], width))
-              for width in WIDTHS]  # fmt: skip
+    for name in ("SGD", "Adagrad", "RowWiseAdagrad", "Adam"):
+        found += [(f"{name} {dtype}", partial(_optimize, name, dtypes.NUMPY[dtype])) for dtype in dtypes.FLOATS]
+        found += [(f"{name} float32, {width} wide", partial(_optimize, name, dtypes.NUMPY["float32"], width))
+                  for width in WIDTHS]  # fmt: skip
     found += [(f"routing {dtype}", partial(_route, dtypes.NUMPY[dtype])) for dtype in dtypes.IDS]
     return found
 
@@ -85,15 +88,21 @@ def _sum_many(dtype: "np.dtype[Any]") -> None:
     OPERATORS["SparseSegmentMeanGrad"](grad, ids, ids, 2 * SMALL, out=np.empty_like(grad))
 
 
-def _optimize(dtype: "np.dtype[Any]", width: int = 3) -> None:
-    """One optimizer stands for all, since kernels are the same: with a gradient, without one, and with weights."""
+def _optimize(name: str, dtype: "np.dtype[Any]", width: int = 3) -> None:
+    """An optimizer with a gradient, without one and by entries, which is how PyTorch's gradients come."""
     ids = np.arange(2 * SMALL)
     table, grad = np.zeros((ids.size, width), dtype), np.zeros((ids.size, width), dtype)
-    adam = Adam(lr=0.0, decay_untouched=True)
-    state = adam.init(table)
-    adam.step(table, RowGradient(grad, ids), state)
-    adam.step_pooled(table, grad, ids, ids, state)
-    adam.step_pooled(table, grad, ids, ids, state, combiner="sum", weights=np.ones(ids.size, np.float32))
+    optimizer = from_dict({"name": name, "lr": 0.0})
+    state = optimizer.init(table)
+    optimizer.step(table, RowGradient(grad, ids), state)
+    optimizer.step_pooled(table, grad, ids, ids, state)
+    rule, fitted = optimizer.rule(1), Fitted(optimizer, table, state)
+    for ascending in (True, False):
+        addresses = ids.ctypes.data, grad.ctypes.data
+        fitted.change((rule.token, np.array(rule.numbers)), *addresses, ids.size, ascending=ascending)
+    if name == "Adam":
+        optimizer.decay_untouched = True
+        optimizer.step_pooled(table, grad, ids, ids, state, combiner="sum", weights=np.ones(ids.size, np.float32))
 
 
 def _route(dtype: "np.dtype[Any]") -> None:

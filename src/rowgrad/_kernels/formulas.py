@@ -36,6 +36,7 @@ from rowgrad._kernels.lanes import (
     fill,
     first_of,
     load,
+    narrowed,
     root,
     store,
     take_last,
@@ -264,16 +265,16 @@ def change_row(lanes, rule, numbers, table, row, grads, place, width, first, sec
     """Change one row of the table and of its state by row `place` of the gradients."""
     scale = _scale(rule, lanes, numbers, table, row, grads, place, width)
     rate = _rate(rule, lanes, numbers, scale, table, row, grads, place, width, first, second)
-    column = np.int64(0)
+    column, narrow = np.int64(0), narrowed(lanes)  # wide vectors of all that a formula needs would leave the registers
     while column < width:
-        start = block_start(lanes, column, width)
-        fresh = count(lanes) - (column - start)
+        start = block_start(narrow, column, width)
+        fresh = count(narrow) - (column - start)
         here = row * width + start
-        value = load(lanes, table, here)
-        grad = _gradient(rule, lanes, numbers, scale, numbers[1], value, grads, place * width + start)
-        step = _step(rule, lanes, numbers, rate, value, grad, here, fresh, first, second)
-        _put(table, here, _decayed(rule, lanes, numbers, value) - step, fresh)
-        column += count(lanes)
+        value = load(narrow, table, here)
+        grad = _gradient(rule, narrow, numbers, scale, numbers[1], value, grads, place * width + start)
+        step = _step(rule, narrow, numbers, rate, value, grad, here, fresh, first, second)
+        _put(table, here, _decayed(rule, narrow, numbers, value) - step, fresh)
+        column += count(narrow)
 
 
 @inline

@@ -89,6 +89,17 @@ zeros1 = _zeros(1)
 
 
 @intrinsic
+def narrowed(typingctx: Any, lanes: Any) -> Any:
+    """Zeros in the type of `lanes`, in vectors of at most 64 bytes."""
+    narrow = Lanes(lanes.dtype, min(lanes.count, 64 // (lanes.dtype.bitwidth // 8)))
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return ir.Constant(context.get_value_type(narrow), None)
+
+    return narrow(lanes), codegen
+
+
+@intrinsic
 def block_start(typingctx: Any, lanes: Any, column: Any, width: Any) -> Any:
     """Where the block of columns from `column` on begins: there, or earlier, if fewer columns than lanes are left.
 

@@ -5,10 +5,10 @@ How a row is changed is in `formulas`.
 
 import numpy as np
 
-from rowgrad._kernels.compile import kernel
+from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.formulas import change_row, fetch_row
 from rowgrad._kernels.lanes import zeros
-from rowgrad._kernels.raw import peek, peek_bounded
+from rowgrad._kernels.raw import array_at, peek, peek_bounded, poke
 from rowgrad._kernels.sharing import chunk_start, enter, leave, lowest, share
 from rowgrad._kernels.sparse_segment_grad import sum_block
 
@@ -17,6 +17,27 @@ BLOCK = 64
 AHEAD = 16
 # Tables of more bytes than this are not in the caches when they are needed, and their rows are fetched beforehand.
 CACHED = 1 << 20
+# How `change_entries` sorts: so few by insertion, else by digits of at most so many bits; and what it notes for itself.
+FEW = 48
+DIGIT_BITS = 11
+INFO = 3
+
+
+def entries_work(size: int, chunks: int) -> int:
+    """How much room `change_entries` needs for `size` entries."""
+    return INFO + 2 * size + chunks * BLOCK + (0 if size <= FEW else 1 << DIGIT_BITS)
+
+
+@inline
+def _first_unordered(rows, begin, stop, row_limit):
+    """The first position whose row is not in the table, or not above the one before; -1 if there is none."""
+    before = peek(rows, begin - 1) if begin > 0 else np.int64(-1)
+    for u in range(begin, stop):
+        row = peek(rows, u)
+        if row <= before or row >= row_limit:
+            return np.int64(u)
+        before = row
+    return np.int64(-1)
 
 
 @kernel
@@ -29,15 +50,9 @@ def change(workers, chunks, rows, row_limit, grads, width, rule, numbers, lanes_
     size, lanes = rows.size, zeros(lanes_for)
     far = table.size * table.itemsize > CACHED
     for chunk in share(workers, 0, chunks):
-        bad[chunk] = -1
-        begin = chunk_start(chunk, chunks, size)
-        before = peek(rows, begin - 1) if begin > 0 else np.int64(-1)
-        for u in range(begin, chunk_start(chunk + 1, chunks, size)):
-            row = peek(rows, u)
-            if row <= before or row >= row_limit:
-                bad[chunk] = u
-                break
-            before = row
+        bad[chunk] = _first_unordered(
+            rows, chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size), row_limit
+        )
     wrong = lowest(bad, chunks)
     if wrong >= 0:
         leave(workers, seen)
@@ -53,6 +68,33 @@ def change(workers, chunks, rows, row_limit, grads, width, rule, numbers, lanes_
     return np.int64(-1)
 
 
+@inline
+def _change_chunk(lanes, chunk, chunks, words, shift, values, width, factors, factor_shift, factor_mask, rule, numbers,
+                  table, first, second, totals, names, sources, far):  # fmt: skip
+    """Sum a chunk of the sorted `words`, a block of rows at a time, and change each row by its sum."""
+    size = words.size
+    begin = chunk_start(chunk, chunks, size)
+    stop = chunk_start(chunk + 1, chunks, size)
+    while 0 < begin < stop and words[begin] >> shift == words[begin - 1] >> shift:
+        begin += 1  # this row began in an earlier chunk, and is summed there
+    base = chunk * BLOCK
+    while begin < stop:
+        last = min(begin + BLOCK, stop)
+        before = np.int64(-1)
+        for i in range(begin, last):
+            row = peek(words, i) >> shift
+            if far and row != before:
+                fetch_row(lanes, rule, table, row, width, first, second)
+            before = row
+        while last < size and words[last] >> shift == words[last - 1] >> shift:
+            last += 1
+        rows = sum_block(lanes, words, begin, last, shift, values, width, factors, factor_shift, factor_mask, True,
+                         base, totals, names, sources)  # fmt: skip
+        for place in range(base, base + rows):
+            change_row(lanes, rule, numbers, table, peek(names, place), totals, place, width, first, second)
+        begin = last
+
+
 @kernel
 def change_pooled(workers, chunks, words, shift, values, width, factors, factor_shift, factor_mask, rule, numbers,
                   lanes_for, table, first, second, totals, names, sources):  # fmt: skip
@@ -61,30 +103,111 @@ def change_pooled(workers, chunks, words, shift, values, width, factors, factor_
     `totals` has room for the sums of a block per chunk, `names` for its rows. `sources` is as in `sum_block`.
     """
     seen = enter(workers)
-    size, lanes = words.size, zeros(lanes_for)
+    lanes = zeros(lanes_for)
     far = table.size * table.itemsize > CACHED
     for chunk in share(workers, 0, chunks):
-        begin = chunk_start(chunk, chunks, size)
-        stop = chunk_start(chunk + 1, chunks, size)
-        while 0 < begin < stop and words[begin] >> shift == words[begin - 1] >> shift:
-            begin += 1  # this row began in an earlier chunk, and is summed there
-        base = chunk * BLOCK
-        while begin < stop:
-            last = min(begin + BLOCK, stop)
-            before = np.int64(-1)
-            for i in range(begin, last):
-                row = peek(words, i) >> shift
-                if far and row != before:
-                    fetch_row(lanes, rule, table, row, width, first, second)
-                before = row
-            while last < size and words[last] >> shift == words[last - 1] >> shift:
-                last += 1
-            rows = sum_block(lanes, words, begin, last, shift, values, width, factors, factor_shift, factor_mask, True,
-                             base, totals, names, sources)  # fmt: skip
-            for place in range(base, base + rows):
-                change_row(lanes, rule, numbers, table, peek(names, place), totals, place, width, first, second)
-            begin = last
+        _change_chunk(lanes, chunk, chunks, words, shift, values, width, factors, factor_shift, factor_mask, rule,
+                      numbers, table, first, second, totals, names, sources, far)  # fmt: skip
     leave(workers, seen)
+
+
+@inline
+def _sort_entries(ids, size, row_limit, words, histogram, info):
+    """Words of the rows and positions of all entries, sorted by row; returns the first bad position, or -1.
+
+    `info` receives which half of `words` holds them, and how many bits a position has.
+    """
+    shift = np.int64(0)
+    while size - 1 >> shift > 0:
+        shift += 1
+    info[1], info[2] = 0, shift
+    ordered, before = True, np.int64(-1)
+    for i in range(size):
+        row = peek(ids, i)
+        if row < 0 or row >= row_limit:
+            return np.int64(i)
+        poke(words, i, row << shift | i)
+        ordered &= before <= row
+        before = row
+    if not ordered and size <= FEW:
+        for i in range(1, size):  # by insertion; no two words are the same
+            word, to = peek(words, i), np.int64(i)
+            while to > 0 and peek(words, to - 1) > word:
+                poke(words, to, peek(words, to - 1))
+                to -= 1
+            poke(words, to, word)
+    elif not ordered:
+        bits = np.int64(0)
+        while row_limit - 1 >> bits > 0:
+            bits += 1
+        passes = (bits + DIGIT_BITS - 1) // DIGIT_BITS
+        digit_bits = (bits + passes - 1) // passes
+        for number in range(passes):
+            _sort_digit(words, (number & 1) * size, (1 - (number & 1)) * size, size, shift + number * digit_bits,
+                        np.int64(1) << digit_bits, histogram)  # fmt: skip
+        info[1] = passes & 1
+    return np.int64(-1)
+
+
+@inline
+def _sort_digit(words, source, target, size, low, digits, histogram):
+    """Sort the `size` words from `source` on by the digit whose lowest bit is `low`, to `target`; stable."""
+    for digit in range(digits):
+        poke(histogram, digit, 0)
+    for i in range(size):
+        digit = (peek(words, source + i) >> low) & (digits - 1)
+        poke(histogram, digit, peek(histogram, digit) + 1)
+    position = np.int64(0)
+    for digit in range(digits):
+        here = peek(histogram, digit)
+        poke(histogram, digit, position)
+        position += here
+    for i in range(size):
+        word = peek(words, source + i)
+        digit = (word >> low) & (digits - 1)
+        poke(words, target + peek(histogram, digit), word)
+        poke(histogram, digit, peek(histogram, digit) + 1)
+
+
+@kernel
+def change_entries(workers, chunks, ids_at, size, row_limit, grads_at, table_at, first_at, second_at, width, rule,
+                   given, lanes_for, stored, one, work, totals):  # fmt: skip
+    """Change table[ids[u]] by grads[u], all at their addresses; returns the first position that is wrong, or -1.
+
+    The entries of a row are summed first. Without `totals` no row may occur twice, and rows must ascend. All of it is
+    one kernel, since calling several takes longer than a small step. `given` has the numbers of the rule, `work` has
+    `entries_work` elements, `totals` room for the sums of a block per chunk. If a row is wrong, nothing is written.
+    """
+    seen = enter(workers)
+    lanes = zeros(lanes_for)
+    info = work[:INFO]
+    numbers = (given[0], given[1], given[2], given[3], given[4], given[5], given[6], given[7], given[8], given[9],
+               given[10])  # fmt: skip
+    ids, grads, table = array_at(ids_at, work), array_at(grads_at, stored), array_at(table_at, stored)
+    first, second = array_at(first_at, one), array_at(second_at, one)
+    far = row_limit * width * stored.itemsize > CACHED
+    for _ in share(workers, 0, 1):
+        if totals is None:
+            info[0] = _first_unordered(ids, 0, size, row_limit)
+        else:
+            words, histogram = work[INFO : INFO + 2 * size], work[INFO + 2 * size + chunks * BLOCK :]
+            info[0] = _sort_entries(ids, size, row_limit, words, histogram, info)
+    if info[0] >= 0:
+        leave(workers, seen)
+        return info[0]
+    for chunk in share(workers, 1, chunks):
+        if totals is None:
+            for u in range(chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)):
+                if far:
+                    fetch_row(lanes, rule, table, peek(ids, min(u + AHEAD, size - 1)), width, first, second)
+                row = peek_bounded(ids, u, row_limit)
+                change_row(lanes, rule, numbers, table, row, grads, u, width, first, second)
+        else:
+            begin, names = INFO + info[1] * size, work[INFO + 2 * size :]
+            _change_chunk(lanes, chunk, chunks, work[begin : begin + size], info[2], grads, width, one, 0, 0, rule,
+                          numbers, table, first, second, totals, names, None, far)  # fmt: skip
+    leave(workers, seen)
+    return np.int64(-1)
 
 
 @kernel

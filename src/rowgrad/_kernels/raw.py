@@ -44,6 +44,19 @@ def peek_bounded(typingctx: Any, array: Any, position: Any, limit: Any) -> Any:
 
 
 @intrinsic
+def array_at(typingctx: Any, address: Any, like: Any) -> Any:
+    """What is at an address, as an array of the type of `like`: for `peek`, `poke`, `load` and `store` only."""
+    array = types.Array(like.dtype, 1, "C")
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        made = context.make_array(array)(context, builder)
+        made.data = builder.inttoptr(args[0], made.data.type)
+        return made._getvalue()
+
+    return array(types.int64, like), codegen
+
+
+@intrinsic
 def poke(typingctx: Any, array: Any, position: Any, value: Any) -> Any:
     """array[position] = value."""
 

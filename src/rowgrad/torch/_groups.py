@@ -23,11 +23,14 @@ class GroupSettings:
 
     def of(self, group: dict[str, Any]) -> Optimizer:
         """The optimizer with the settings that the group has now; schedulers may keep numbers as tensors."""
-        values: list[Any] = [group.get(name, self._defaults.get(name)) for name in self._names]
-        for place, value in enumerate(values):
-            if isinstance(value, torch.Tensor):
-                values[place] = value.item()
-        if values != self._values:
-            self._optimizer = self._rule(**dict(zip(self._names, values, strict=True)))
-            self._values = values
+        values: list[Any] = [*map(group.get, self._names)]
+        if values == self._values:
+            return self._optimizer
+        settings: dict[str, Any] = {
+            name: value.item() if isinstance(value, torch.Tensor) else value
+            for name, value in ((name, group.get(name, self._defaults.get(name))) for name in self._names)
+        }
+        self._optimizer = self._rule(**settings)
+        # A tensor may be filled with another number, and has to be looked at each time.
+        self._values = None if any(isinstance(value, torch.Tensor) for value in values) else values
         return self._optimizer
