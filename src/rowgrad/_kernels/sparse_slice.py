@@ -2,6 +2,9 @@
 
 Values are copied, never looked at: kernels see them as unsigned words of their size. Differences of indices are
 taken modulo 2**64.
+
+A call that is not large is one thread's (`count_window`, `copy_window`, `send`), without the counters that threads
+share work by; the kernels for several threads (`…_together`) are made of the same parts.
 """
 
 import numpy as np
@@ -11,6 +14,7 @@ from rowgrad._kernels.raw import peek, poke
 from rowgrad._kernels.sharing import add_up, chunk_start, enter, leave, share
 
 NEAR = 1000
+BLOCK = 8
 
 
 @inline
@@ -37,16 +41,43 @@ def _count(indices, first, stop, rank, start, size):
     return inside
 
 
+@inline
+def _count_rank(indices, first, stop, rank, start, size):
+    if rank == 2:
+        return _count(indices, first, stop, 2, _pair(start), _pair(size))
+    return _count(indices, first, stop, rank, start, size)
+
+
 @kernel
-def count_window(workers, chunks, indices, entries, rank, start, size, kept):
+def count_window(indices, entries, rank, shape, start, size, output_shape, window):
+    """Count the entries in the window, and tell its shape, cut where it reaches past the tensor.
+
+    `window` becomes the size that counts, which is at least 0. Returns -1 for a negative size of the tensor or, unless
+    the window lies past the tensor anyway, of the window. No difference of sizes here can overflow.
+    """
+    for d in range(rank):
+        whole, begin, wanted = shape[d], start[d], size[d]
+        window[d] = max(wanted, 0)
+        if whole < 0:
+            return np.int64(-1)
+        if wanted < 0:  # is begin < whole - wanted?
+            if begin < whole or begin - whole <= -(wanted + 1):
+                return np.int64(-1)
+            output_shape[d] = 0
+        elif begin < whole - wanted:
+            output_shape[d] = wanted
+        else:
+            output_shape[d] = max(whole - begin, 0)
+    return _count_rank(indices, 0, entries, rank, start, window)
+
+
+@kernel
+def count_window_together(workers, chunks, indices, entries, rank, start, size, kept):
     """Count the entries in the window; `kept[chunk]` becomes their number before the chunk, the last the total."""
     seen = enter(workers)
     for chunk in share(workers, 0, chunks):
         first, stop = chunk_start(chunk, chunks, entries), chunk_start(chunk + 1, chunks, entries)
-        if rank == 2:
-            kept[chunk] = _count(indices, first, stop, 2, _pair(start), _pair(size))
-        else:
-            kept[chunk] = _count(indices, first, stop, rank, start, size)
+        kept[chunk] = _count_rank(indices, first, stop, rank, start, size)
     for _ in share(workers, 1, 1):
         kept[chunks] = add_up(kept, chunks)
     leave(workers, seen)
@@ -73,20 +104,30 @@ def _copy(indices, first, stop, rank, start, size, place, end, values, width, ou
             poke(output_values, left * width + w, 0)
 
 
+@inline
+def _copy_rank(indices, first, stop, rank, start, size, place, end, values, width, output_indices, output_values):
+    if rank == 2 and width == 1:
+        _copy(indices, first, stop, 2, _pair(start), _pair(size), place, end, values, 1, output_indices, output_values)
+    else:
+        _copy(indices, first, stop, rank, start, size, place, end, values, width, output_indices, output_values)
+
+
 @kernel
-def copy_window(
+def copy_window(indices, entries, rank, start, size, total, values, width, output_indices, output_values):
+    """Copy the `total` entries in the window, their indices counted from its start."""
+    _copy_rank(indices, 0, entries, rank, start, size, 0, total, values, width, output_indices, output_values)
+
+
+@kernel
+def copy_window_together(
     workers, chunks, indices, entries, rank, start, size, kept, values, width, output_indices, output_values
 ):
-    """Copy the entries in the window, their indices counted from its start."""
+    """The same by several threads; `kept` tells how many of them lie before each chunk."""
     seen = enter(workers)
     for chunk in share(workers, 0, chunks):
         first, stop = chunk_start(chunk, chunks, entries), chunk_start(chunk + 1, chunks, entries)
-        if rank == 2 and width == 1:
-            _copy(indices, first, stop, 2, _pair(start), _pair(size), kept[chunk], kept[chunk + 1], values, 1,
-                  output_indices, output_values)  # fmt: skip
-        else:
-            _copy(indices, first, stop, rank, start, size, kept[chunk], kept[chunk + 1], values, width,
-                  output_indices, output_values)  # fmt: skip
+        _copy_rank(indices, first, stop, rank, start, size, kept[chunk], kept[chunk + 1], values, width, output_indices,
+                   output_values)  # fmt: skip
     leave(workers, seen)
 
 
@@ -131,16 +172,54 @@ def _is_output(inputs, i, outputs, j, rank, start):
 
 
 @inline
+def _matches(inputs, i, outputs, j, rank, start):
+    """How many of a block of inputs are the outputs from j on, in order, and how many are output j itself."""
+    runs, ones = np.int64(0), np.int64(0)
+    for b in range(BLOCK):
+        run, one = True, True
+        for d in range(rank):
+            index = peek(inputs, (i + b) * rank + d) - start[d]
+            run &= index == peek(outputs, (j + b) * rank + d)
+            one &= index == peek(outputs, j * rank + d)
+        runs += run
+        ones += one
+    return runs, ones
+
+
+@inline
 def _send_back(inputs, first, stop, outputs, selected, rank, start, j, source, width, target):
-    """Give each input that is the next output, from j on, its value, others 0; returns the next j."""
-    for i in range(first, stop):
-        if j < selected and _is_output(inputs, i, outputs, j, rank, start):
-            for w in range(width):
-                poke(target, i * width + w, peek(source, j * width + w))
-            j += 1
-        else:
-            for w in range(width):
-                poke(target, i * width + w, 0)
+    """Give each input that is the next output, from j on, its value, others 0; returns the next j.
+
+    Windows mostly keep or drop many neighbours at a time, so whole blocks are tried first, and less often where that
+    did not work out.
+    """
+    i = first
+    wait = 0
+    while i < stop:
+        if wait == 0 and i + BLOCK <= stop and j + BLOCK <= selected:
+            runs, ones = _matches(inputs, i, outputs, j, rank, start)
+            if runs == BLOCK:
+                for w in range(BLOCK * width):
+                    poke(target, i * width + w, peek(source, j * width + w))
+                i += BLOCK
+                j += BLOCK
+                continue
+            if ones == 0:
+                for w in range(BLOCK * width):
+                    poke(target, i * width + w, 0)
+                i += BLOCK
+                continue
+            wait = 4
+        wait = max(wait - 1, 0)
+        for _ in range(min(BLOCK, stop - i)):
+            if j < selected and _is_output(inputs, i, outputs, j, rank, start):
+                for w in range(width):
+                    poke(target, i * width + w, peek(source, j * width + w))
+                j += 1
+            else:
+                for w in range(width):
+                    poke(target, i * width + w, 0)
+            i += 1
     return j
 
 
@@ -155,15 +234,32 @@ def _send_forth(inputs, first, stop, outputs, selected, rank, start, j, source, 
     return j
 
 
+@inline
+def _send_rank(inputs, first, stop, outputs, selected, rank, start, j, forwards, source, width, target):
+    if forwards:
+        return _send_forth(inputs, first, stop, outputs, selected, rank, start, j, source, width, target)
+    if rank == 2 and width == 1:
+        return _send_back(inputs, first, stop, outputs, selected, 2, _pair(start), j, source, 1, target)
+    return _send_back(inputs, first, stop, outputs, selected, rank, start, j, source, width, target)
+
+
 @kernel
-def send(workers, chunks, inputs, entries, outputs, selected, rank, start, begins, starts, ends, forwards, source,
-         width, target):  # fmt: skip
+def send(inputs, entries, outputs, selected, rank, start, forwards, source, width, target):
     """Copy from outputs to the inputs that they came from (others get 0), or, if `forwards`, the other way.
 
-    Returns how many outputs found their input, each behind the one before. Where a chunk's outputs begin is guessed
-    by a search for sorted indices; the guesses were right if each chunk ends where the next one begins. If not, -1
-    is returned, and the call has to be made again with a single chunk, which needs no guess. `begins`, `starts` and
-    `ends` are scratch, with one element more than there are chunks.
+    Returns how many outputs found their input, each behind the one before.
+    """
+    return _send_rank(inputs, 0, entries, outputs, selected, rank, start, np.int64(0), forwards, source, width, target)
+
+
+@kernel
+def send_together(workers, chunks, inputs, entries, outputs, selected, rank, start, begins, starts, ends, forwards,
+                  source, width, target):  # fmt: skip
+    """The same by several threads.
+
+    Where a chunk's outputs begin is guessed by a search for sorted indices; the guesses were right if each chunk ends
+    where the next one begins. If not, -1 is returned, and the call has to be made again by one thread, which needs no
+    guess. `begins`, `starts` and `ends` are scratch, with one element more than there are chunks.
     """
     seen = enter(workers)
     for _ in share(workers, 0, 1):
@@ -177,15 +273,8 @@ def send(workers, chunks, inputs, entries, outputs, selected, rank, start, begin
             starts[chunk] = _outputs_before(inputs, begins[chunk], outputs, selected, rank, start)
 
     for chunk in share(workers, 1, chunks):
-        first, stop = begins[chunk], begins[chunk + 1]
-        if forwards:
-            end = _send_forth(inputs, first, stop, outputs, selected, rank, start, starts[chunk], source, width,
-                              target)  # fmt: skip
-        elif rank == 2 and width == 1:
-            end = _send_back(inputs, first, stop, outputs, selected, 2, _pair(start), starts[chunk], source, 1, target)
-        else:
-            end = _send_back(inputs, first, stop, outputs, selected, rank, start, starts[chunk], source, width, target)
-        ends[chunk] = end
+        ends[chunk] = _send_rank(inputs, begins[chunk], begins[chunk + 1], outputs, selected, rank, start,
+                                 starts[chunk], forwards, source, width, target)  # fmt: skip
     for chunk in range(1, chunks):
         if ends[chunk - 1] != starts[chunk]:
             leave(workers, seen)
