@@ -199,7 +199,8 @@ def _fill_chunk(first, stop, size, rows, distinct, indices, rank, by_words, word
 
 @kernel
 def fill(indices, rank, size, rows, values, width, default, full, output_indices, output_values, empty, reverse):
-    """Write all four results for entries whose rows are sorted; `empty` must be zero. Tells where the results end."""
+    """Write all four results for entries whose rows are sorted; tells where the results end."""
+    empty[:] = False
     if size == 0:
         _write_defaults(np.int64(0), rows, np.int64(0), full, rank, width, default, output_indices, output_values,
                         empty)  # fmt: skip

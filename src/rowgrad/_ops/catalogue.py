@@ -183,8 +183,10 @@ class Operator:
                     return False
             elif type(value) is not NDARRAY or value.dtype not in allowed or not value.flags.carray:
                 return False
-        alike: tuple[tuple[int, int], ...] = self._alike  # type: ignore[attr-defined]
-        return not alike or all(values[first].dtype is values[other].dtype for first, other in alike)
+        for first, other in self._alike:  # type: ignore[attr-defined]  # noqa: SIM110 (a generator takes longer)
+            if values[first].dtype is not values[other].dtype:
+                return False
+        return True
 
     def _fit(self, values: tuple[Any, ...]) -> list[Any]:
         fitted = self._fit_each(values)

@@ -3,6 +3,7 @@
 A ragged tensor is a sparse one with a single column, so both forms share everything but their names.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from rowgrad._ops.results import FilledRagged, FilledRows, FillGradient
 from rowgrad._ops.sparse_segment_grad import Factors, sum_rows
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import NUMBERS, PLAIN, Array
-from rowgrad._runtime.memory import allocate, place, scratch
+from rowgrad._runtime.memory import POOLED, allocate, place, scratch
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError
 
@@ -102,10 +103,9 @@ def _fill_alone(
     if distinct < 0:
         raise _bad_row(indices, -2 - distinct, rows, argument)
     full = size + rows - distinct
-    empty = allocate((rows,), BOOL, argument=rows_from, zero=in_order)
-    output_indices = allocate((full, rank), INT64, argument=rows_from)
-    output_values = allocate((full,), values.dtype, argument=rows_from)
-    reverse = allocate((size,), INT64)
+    new: Any = np.empty if full * max(rank, 2) * 8 < POOLED else partial(allocate, argument=rows_from)
+    empty = new(rows, BOOL)
+    output_indices, output_values, reverse = new((full, rank), INT64), new(full, values.dtype), new(size, INT64)
     (source, width), (default, _) = dtypes.as_words(values), dtypes.as_words(default_value)
     results = output_indices.ravel(), dtypes.as_words(output_values)[0], empty, reverse
     if not in_order:
@@ -171,7 +171,8 @@ def _fill_grad(reverse_index_map: Array, grad_values: Array, *, out: Array | Non
     dtype = grad_values.dtype
     stored, sums, parts = dtypes.summing(dtype)
     full, size = grad_values.size, reverse_index_map.size
-    d_values, d_default_value = allocate((size,), dtype), np.empty((), dtype)
+    d_values = np.empty(size, dtype) if full + size < MANY else allocate((size,), dtype)
+    d_default_value = np.empty((), dtype)
     values, target, default = grad_values, d_values, d_default_value.ravel()
     if stored is not dtype:
         values, target, default = values.view(stored), target.view(stored), default.view(stored)

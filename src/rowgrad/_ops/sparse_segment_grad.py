@@ -19,7 +19,7 @@ from rowgrad._ops.pins import Pin
 from rowgrad._ops.results import RowGradient
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import FLOATS, IDS, Array
-from rowgrad._runtime.memory import allocate, borrow_work, is_nontemporal, place, place_uncleared, return_work
+from rowgrad._runtime.memory import POOLED, allocate, borrow_work, is_nontemporal, place, place_uncleared, return_work
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import OutOfRangeError, RowgradError
 
@@ -164,11 +164,13 @@ def _add_rows(kind: int, values: Array, rows: Array, partners: Array, row_limit:
               argument: str, out: Array | None, scaled: int) -> Array:  # fmt: skip
     """The same into a dense result that the caches hold: without sorting, in the order of input."""
     shape, dtype, width = (row_limit, *values.shape[1:]), values.dtype, prod(values.shape[1:])
-    output = place(out, shape, dtype, argument=argument, zero=False)
-    if rows.dtype is not INT64 or partners.dtype is not INT64:
-        rows, partners = one_id_type(rows, partners)
+    if out is None and row_limit * width * dtype.itemsize < POOLED:
+        output = np.empty(shape, dtype)
+    else:
+        output = place(out, shape, dtype, argument=argument, zero=False)
+    ids = (rows, partners) if rows.dtype is partners.dtype is INT64 else one_id_type(rows, partners)
     position = kernels.sparse_segment_grad.add_rows(
-        rows, partners, row_limit, values.shape[0], kind, by_row, values.ravel(), width,
+        *ids, row_limit, values.shape[0], kind, by_row, values.ravel(), width,
         kernels.lanes.lanes_for(dtype, width), output.ravel(), np.empty(scaled, INT64), np.empty(scaled, dtype),
     )  # fmt: skip
     if position >= 0:
@@ -222,22 +224,26 @@ def _sum_small(kind: int, values: Array, rows: Array, partners: Array, row_limit
     stored, sums, parts = dtypes.summing(values.dtype)
     size, tail = rows.size, values.shape[1:]
     if compact:
-        output, unique = np.empty((size, *tail), values.dtype), np.empty(size, np.int64)
+        output, unique = np.empty((size, *tail), values.dtype), np.empty(size, INT64)
     else:
         output, unique = allocate((row_limit, *tail), values.dtype, argument=argument, zero=True), NOTHING
-    flat, width = output.reshape(-1), parts * prod(tail)
-    source = values.reshape(-1)
+    flat, width = output.ravel(), parts * prod(tail)
+    source = values.ravel()
     if stored is not values.dtype:
         flat, source = flat.view(stored), source.view(stored)
+    ids = (rows, partners) if rows.dtype is partners.dtype is INT64 else one_id_type(rows, partners)
     work = borrow_work(sums)
     distinct = kernels.sparse_segment_grad.sum_small(
-        *one_id_type(rows, partners), row_limit, values.shape[0], kind, by_row, source, width, compact,
-        kernels.lanes.lanes_for(sums, width), flat, unique, *work,
+        *ids, row_limit, values.shape[0], kind, by_row, source, width, compact, kernels.lanes.lanes_for(sums, width),
+        flat, unique, *work,
     )  # fmt: skip
     return_work(work)
     if distinct < 0:
         raise diagnose(-1 - distinct, *blamed)
-    return RowGradient(output[:distinct], unique[:distinct].astype(rows.dtype, copy=False)) if compact else output
+    if not compact:
+        return output
+    unique = unique[:distinct]
+    return RowGradient(output[:distinct], unique if rows.dtype is INT64 else unique.astype(rows.dtype))
 
 
 def _gradient(kind: int, compact: bool, grad: Array, indices: Array, segment_ids: Array, count: Any, *,

@@ -1,5 +1,8 @@
 """Slice a sparse tensor, and send gradients back to the entries that were kept."""
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 
 from rowgrad import _kernels as kernels
@@ -9,7 +12,7 @@ from rowgrad._ops.pins import Pin
 from rowgrad._ops.results import SparseTensor
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import NUMBERS, PLAIN, QUANTISED, Array
-from rowgrad._runtime.memory import allocate, place
+from rowgrad._runtime.memory import POOLED, allocate, place
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError
 
@@ -46,7 +49,8 @@ def _slice(indices: Array, values: Array, shape: Array, start: Array, size: Arra
         kept = np.empty(workers.chunks + 1, np.int64)
         workers.run(kernels.sparse_slice.count_window_together, flat, entries, rank, start, window, kept)
         total = int(kept[-1])
-    output_indices, output_values = allocate((total, rank), INT64), allocate((total,), values.dtype)
+    new: Any = np.empty if total * max(rank, 2) * 8 < POOLED else allocate
+    output_indices, output_values = new((total, rank), INT64), new(total, values.dtype)
     words, width = dtypes.as_words(values)
     results = output_indices.ravel(), dtypes.as_words(output_values)[0]
     if workers is None:
@@ -122,7 +126,8 @@ def _send(values: Array, inputs: Array, start: Array, outputs: Array, out: Array
     """Copy values from each output to the input that it came from, or, `forwards`, from the input to the output."""
     entries, selected = inputs.shape[0], outputs.shape[0]
     shape = (selected if forwards else entries,)
-    target = allocate(shape, values.dtype, zero=selected == 0)
+    new: Any = np.empty if shape[0] * 16 < POOLED and selected > 0 else partial(allocate, zero=selected == 0)
+    target: Array = new(shape, values.dtype)
     if selected > 0:
         _send_some(values, inputs, start, outputs, target, forwards)
     if out is None:
