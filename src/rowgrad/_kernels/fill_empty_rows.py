@@ -10,10 +10,14 @@ by; the kernels for several threads (`…_together`) are made of the same parts.
 """
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from rowgrad._kernels.compile import inline, kernel
-from rowgrad._kernels.lanes import load, store, zeros1
-from rowgrad._kernels.order import BAD, DISTINCT, ORDERED
+from rowgrad._kernels.lanes import count, load, store, zeros1, zeros16, zeros64
+from rowgrad._kernels.order import DISTINCT, ORDERED
 from rowgrad._kernels.raw import peek, poke
 from rowgrad._kernels.sharing import add_up, atomic_add, atomic_load, chunk_start, enter, leave, lowest, share
 
@@ -31,30 +35,65 @@ def _row_of(k, indices, rank, by_words, words, shift, least, rows):
     return min(max(peek(indices, k * rank), least), rows - 1)
 
 
+@intrinsic
+def _odd_steps(typingctx, indices, first):
+    """0 if each row of a block of indices with two columns equals the one before or follows it; by vectors."""
+    lanes = 2 * BLOCK
+
+    def codegen(context, builder, signature, args):
+        word, number = ir.IntType(64), ir.IntType(32)
+        vector = ir.VectorType(word, lanes)
+        data = context.make_array(indices)(context, builder, args[0]).data
+        here = builder.gep(data, [builder.mul(args[1], word(2))])
+        pointers = (builder.bitcast(builder.gep(here, [number(2 * ahead)]), vector.as_pointer()) for ahead in (0, 1))
+        before, after = (builder.load(pointer, align=8) for pointer in pointers)
+        # A step of 0 or 1 has no other bit; columns do not count.
+        mask = ir.Constant(vector, [-2, 0] * BLOCK)
+        odd = builder.and_(builder.sub(after, before), mask)
+        kind = ir.FunctionType(word, [vector])
+        reduce = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.or.v{lanes}i64")
+        return builder.call(reduce, [odd])
+
+    return types.int64(indices, types.int64), codegen
+
+
 @inline
-def _survey(indices, rank, first, stop, rows):
-    """Whether a row is out of range, whether one is smaller than that before it, and how many are not the same.
-
-    (LLVM vectorises this loop.)
-    """
-    wrong, falls, distinct = False, False, np.int64(0)
-    if first == 0 and stop > 0:
-        wrong |= (peek(indices, 0) < 0) | (peek(indices, 0) >= rows)
-        distinct += 1
-    for i in range(max(first, 1), stop):
-        row, before = peek(indices, i * rank), peek(indices, (i - 1) * rank)
-        wrong |= (row < 0) | (row >= rows)
-        falls |= row < before
-        distinct += row != before
-    return wrong, falls, distinct
-
-
-@inline
-def _survey_rank(indices, rank, first, stop, rows):
-    """The same; two columns are most of all calls, and as a constant their number costs no multiplication."""
+def _is_run(indices, rank, first):
+    """Whether each row of a block of entries, and the one behind it, equals the row before or follows it."""
     if rank == 2:
-        return _survey(indices, 2, first, stop, rows)
-    return _survey(indices, rank, first, stop, rows)
+        return _odd_steps(indices, first) == 0
+    skips = False
+    for i in range(first, first + BLOCK):
+        step = peek(indices, (i + 1) * rank) - peek(indices, i * rank)
+        skips |= (step < 0) | (step > 1)
+    return not skips
+
+
+@inline
+def _survey(indices, rank, first, stop):
+    """How many rows differ from the one before, or -1 if one is smaller than that."""
+    distinct = np.int64(first == 0 < stop)
+    i = max(first, 1)
+    while i < stop:
+        if i + BLOCK <= stop and _is_run(indices, rank, i - 1):
+            distinct += peek(indices, (i + BLOCK - 1) * rank) - peek(indices, (i - 1) * rank)
+            i += BLOCK
+            continue
+        for _ in range(min(BLOCK, stop - i)):
+            step = peek(indices, i * rank) - peek(indices, (i - 1) * rank)
+            if step < 0:
+                return np.int64(-1)
+            distinct += step > 0
+            i += 1
+    return distinct
+
+
+@inline
+def _survey_rank(indices, rank, first, stop):
+    """The same; two columns are most of all calls."""
+    if rank == 2:
+        return _survey(indices, 2, first, stop)
+    return _survey(indices, rank, first, stop)
 
 
 @inline
@@ -71,35 +110,30 @@ def _first_wrong(indices, rank, first, stop, rows):
 def inspect(indices, rank, size, rows):
     """How many distinct rows there are in column 0 of `indices`, if they are sorted, and -1 if they are not.
 
-    If one is out of range, -2 less its position is returned.
+    If they are sorted, and one is out of range, -2 less its position is returned.
     """
-    wrong, falls, distinct = _survey_rank(indices, rank, 0, size, rows)
-    if wrong:
+    distinct = _survey_rank(indices, rank, 0, size)
+    if distinct > 0 and (peek(indices, 0) < 0 or peek(indices, (size - 1) * rank) >= rows):
         return -2 - _first_wrong(indices, rank, 0, size, rows)
-    return np.int64(-1) if falls else distinct
+    return distinct
 
 
 @kernel
-def inspect_together(workers, chunks, indices, rank, size, rows, bad, starts, info):
-    """See whether the rows in column 0 of `indices` are in range, and sorted.
+def inspect_together(workers, chunks, indices, rank, size, starts, info):
+    """See whether the rows in column 0 of `indices` are sorted.
 
-    `starts[chunk]` becomes the number of distinct rows before the chunk, if they are sorted.
+    `starts[chunk]` becomes the number of distinct rows before the chunk, if they are.
     """
     seen = enter(workers)
     for chunk in share(workers, 0, chunks):
-        first = chunk_start(chunk, chunks, size)
-        stop = chunk_start(chunk + 1, chunks, size)
-        wrong, falls, distinct = _survey_rank(indices, rank, first, stop, rows)
-        bad[chunk] = _first_wrong(indices, rank, first, stop, rows) if wrong else np.int64(-1)
-        bad[chunks + chunk] = not falls
-        starts[chunk] = distinct
+        starts[chunk] = _survey_rank(indices, rank, chunk_start(chunk, chunks, size),
+                                     chunk_start(chunk + 1, chunks, size))  # fmt: skip
     for _ in share(workers, 1, 1):
         info[ORDERED] = 1
-        info[BAD] = lowest(bad, chunks)
-        info[DISTINCT] = add_up(starts, chunks)
         for chunk in range(chunks):
-            if bad[chunks + chunk] == 0:
+            if starts[chunk] < 0:
                 info[ORDERED] = 0
+        info[DISTINCT] = add_up(starts, chunks)
     leave(workers, seen)
 
 
@@ -131,13 +165,10 @@ def _write_entry(i, place, indices, rank, values, width, output_indices, output_
 
 
 @inline
-def _is_run(indices, rank, first):
-    """Whether no row is empty between an entry, those of the block behind it, and the one behind that."""
-    skips = False
-    for i in range(first, first + BLOCK):
-        step = peek(indices, (i + 1) * rank) - peek(indices, i * rank)
-        skips |= (step < 0) | (step > 1)
-    return not skips
+def _copy_block(lanes, source, first, target, place, size):
+    """Copy `size` words, whole vectors of them: read before written, whatever LLVM thinks of where arrays lie."""
+    for i in range(0, size, count(lanes)):
+        store(target, place + i, load(lanes, source, first + i))
 
 
 @inline
@@ -163,10 +194,8 @@ def _fill_chunk(first, stop, size, rows, distinct, indices, rank, by_words, word
     k = first
     while k < stop:
         if not by_words and k + BLOCK < stop and place + BLOCK < full and _is_run(indices, rank, k):
-            for i in range(BLOCK * rank):
-                poke(output_indices, place * rank + i, peek(indices, k * rank + i))
-            for i in range(BLOCK * width):
-                poke(output_values, place * width + i, peek(values, k * width + i))
+            _copy_block(zeros64(indices), indices, k * rank, output_indices, place * rank, BLOCK * rank)
+            _copy_block(zeros16(values), values, k * width, output_values, place * width, BLOCK * width)
             for i in range(BLOCK):
                 poke(reverse, k + i, place + i)
             k += BLOCK
@@ -219,11 +248,13 @@ def fill_together(workers, chunks, indices, rank, size, rows, words, shift, star
     """Write all four results, walking the entries in the order of their rows; `empty` must be zero.
 
     `words` are the sorted (row, position) pairs, or empty where the entries are sorted as they come; `starts` counts
-    the distinct rows before each chunk. The results are good if each chunk ends where the next begins.
+    the distinct rows before each chunk. The results are good if each chunk that has entries ends where the next begins.
     """
     seen = enter(workers)
     for chunk in share(workers, 0, chunks):
         first, stop = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
+        if first == stop:
+            continue
         if rank == 2 and width == 1 and words.size == 0:
             begins[chunk], ends[chunk] = _fill_chunk(
                 first, stop, size, rows, starts[chunk], indices, 2, False, words, shift, values, 1, default, full,
@@ -248,9 +279,9 @@ def count_rows(indices, rank, size, rows, rows_of, counts):
         if row < 0 or row >= rows:
             return -2 - np.int64(i)
         poke(rows_of, i, row)
-        count = peek(counts, row)
-        distinct += count == 0
-        poke(counts, row, count + 1)
+        here = peek(counts, row)
+        distinct += here == 0
+        poke(counts, row, here + 1)
     return distinct
 
 
@@ -260,12 +291,12 @@ def fill_counted(indices, rank, rows_of, counts, values, width, default, full, o
     """Write all four results for entries in any order, whose rows were counted; `counts` is used up."""
     place = np.int64(0)
     for row in range(counts.size):
-        count = peek(counts, row)
+        here = peek(counts, row)
         poke(counts, row, place)
-        poke(empty, row, count == 0)
-        if count == 0:
+        poke(empty, row, here == 0)
+        if here == 0:
             _write_default(row, place, rank, width, default, output_indices, output_values)
-        place += max(count, 1)
+        place += max(here, 1)
     for i in range(rows_of.size):
         row = peek(rows_of, i)
         place = peek(counts, row)
@@ -329,8 +360,7 @@ def _gather(reverse, first, stop, full, values, width, d_values, place, zero, un
         if j + BLOCK <= stop and _is_ascending(reverse, j, place, full):
             base = min(max(peek(reverse, j), place), full - BLOCK)
             total, second, listed = _skip(total, second, values, width, place, base, unmapped, listed)
-            for i in range(BLOCK * width):
-                poke(d_values, j * width + i, peek(values, base * width + i))
+            _copy_block(zeros16(values), values, base * width, d_values, j * width, BLOCK * width)
             j += BLOCK
             place = base + BLOCK
             continue
@@ -352,15 +382,9 @@ def _store_sum(total, second, width, d_default):
         store(d_default, 1, second)
 
 
-@kernel
-def fill_grad(reverse, values, width, sums, mapped, d_values, d_default):
-    """Copy each gradient back to the entry it came from, and sum those of the defaults, in ascending order.
-
-    Returns the first bad position, or -1. `mapped` is scratch, one byte for each of the values, for maps that do not
-    ascend. `sums` is an empty array of the type that sums are made in.
-    """
+@inline
+def _fill_grad(reverse, values, width, zero, mapped, d_values, d_default):
     full, size = mapped.size, reverse.size
-    zero = zeros1(sums)
     j, place, total, second, _ = _gather(reverse, 0, size, full, values, width, d_values, np.int64(0), zero, None,
                                          np.int64(0))  # fmt: skip
     if j == size:
@@ -388,6 +412,18 @@ def fill_grad(reverse, values, width, sums, mapped, d_values, d_default):
         place = last
     _store_sum(total, second, width, d_default)
     return np.int64(-1)
+
+
+@kernel
+def fill_grad(reverse, values, width, sums, mapped, d_values, d_default):
+    """Copy each gradient back to the entry it came from, and sum those of the defaults, in ascending order.
+
+    Returns the first bad position, or -1. `mapped` is scratch, one byte for each of the values, for maps that do not
+    ascend. `sums` is an empty array of the type that sums are made in.
+    """
+    if width == 1:  # as a constant it costs no loops
+        return _fill_grad(reverse, values, 1, zeros1(sums), mapped, d_values, d_default)
+    return _fill_grad(reverse, values, width, zeros1(sums), mapped, d_values, d_default)
 
 
 @inline

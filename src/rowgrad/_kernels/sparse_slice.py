@@ -8,13 +8,19 @@ share work by; the kernels for several threads (`…_together`) are made of the 
 """
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from rowgrad._kernels.compile import inline, kernel
+from rowgrad._kernels.lanes import count, load, store, zeros16
 from rowgrad._kernels.raw import peek, poke
 from rowgrad._kernels.sharing import add_up, chunk_start, enter, leave, share
 
 NEAR = 1000
-BLOCK = 8
+FEW = 4
+BLOCK = 16
 
 
 @inline
@@ -172,54 +178,79 @@ def _is_output(inputs, i, outputs, j, rank, start):
 
 
 @inline
-def _matches(inputs, i, outputs, j, rank, start):
-    """How many of a block of inputs are the outputs from j on, in order, and how many are output j itself."""
-    runs, ones = np.int64(0), np.int64(0)
-    for b in range(BLOCK):
-        run, one = True, True
-        for d in range(rank):
-            index = peek(inputs, (i + b) * rank + d) - start[d]
-            run &= index == peek(outputs, (j + b) * rank + d)
-            one &= index == peek(outputs, j * rank + d)
-        runs += run
-        ones += one
-    return runs, ones
+def _send_back(inputs, first, stop, outputs, selected, rank, start, j, source, width, target):
+    """Give each input that is the next output, from j on, its value, others 0; returns the next j."""
+    for i in range(first, stop):
+        if j < selected and _is_output(inputs, i, outputs, j, rank, start):
+            for w in range(width):
+                poke(target, i * width + w, peek(source, j * width + w))
+            j += 1
+        else:
+            for w in range(width):
+                poke(target, i * width + w, 0)
+    return j
+
+
+@intrinsic
+def _difference(typingctx, inputs, i, outputs, j, start):
+    """0 if a block of inputs from i on equals the outputs from j on plus `start`, of two columns each; by vectors."""
+    lanes = 2 * BLOCK
+
+    def codegen(context, builder, signature, args):
+        word, number = ir.IntType(64), ir.IntType(32)
+        vector = ir.VectorType(word, lanes)
+        begin = ir.Constant(vector, ir.Undefined)
+        for lane in range(lanes):
+            begin = builder.insert_element(begin, builder.extract_value(args[4], lane % 2), number(lane))
+        found = []
+        for kind, array, position in ((inputs, args[0], args[1]), (outputs, args[2], args[3])):
+            data = context.make_array(kind)(context, builder, array).data
+            pointer = builder.gep(data, [builder.mul(position, word(2))])
+            found.append(builder.load(builder.bitcast(pointer, vector.as_pointer()), align=8))
+        different = builder.xor(builder.sub(found[0], begin), found[1])
+        kind = ir.FunctionType(word, [vector])
+        reduce = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.or.v{lanes}i64")
+        return builder.call(reduce, [different])
+
+    return types.int64(inputs, types.int64, outputs, types.int64, start), codegen
 
 
 @inline
-def _send_back(inputs, first, stop, outputs, selected, rank, start, j, source, width, target):
-    """Give each input that is the next output, from j on, its value, others 0; returns the next j.
+def _next_pair(outputs, j, selected, start):
+    """The input that output j was, or any other, if there is no output j."""
+    last = min(j, selected - 1)
+    return peek(outputs, 2 * last) + start[0], peek(outputs, 2 * last + 1) + start[1]
 
-    Windows mostly keep or drop many neighbours at a time, so whole blocks are tried first, and less often where that
-    did not work out.
+
+@inline
+def _send_back_pairs(inputs, first, stop, outputs, selected, start, j, source, target):
+    """The same for two columns and one word, with the input that is looked for in registers.
+
+    Behind a few matches in a row, a whole block is tried at once.
     """
+    row, column = _next_pair(outputs, j, selected, start)
+    matches = 0
     i = first
-    wait = 0
     while i < stop:
-        if wait == 0 and i + BLOCK <= stop and j + BLOCK <= selected:
-            runs, ones = _matches(inputs, i, outputs, j, rank, start)
-            if runs == BLOCK:
-                for w in range(BLOCK * width):
-                    poke(target, i * width + w, peek(source, j * width + w))
+        if matches >= FEW:
+            matches = 0
+            while i + BLOCK <= stop and j + BLOCK <= selected and _difference(inputs, i, outputs, j, start) == 0:
+                for k in range(0, BLOCK, count(zeros16(source))):
+                    store(target, i + k, load(zeros16(source), source, j + k))
                 i += BLOCK
                 j += BLOCK
-                continue
-            if ones == 0:
-                for w in range(BLOCK * width):
-                    poke(target, i * width + w, 0)
-                i += BLOCK
-                continue
-            wait = 4
-        wait = max(wait - 1, 0)
-        for _ in range(min(BLOCK, stop - i)):
-            if j < selected and _is_output(inputs, i, outputs, j, rank, start):
-                for w in range(width):
-                    poke(target, i * width + w, peek(source, j * width + w))
-                j += 1
-            else:
-                for w in range(width):
-                    poke(target, i * width + w, 0)
-            i += 1
+            row, column = _next_pair(outputs, j, selected, start)
+            if i == stop:
+                break
+        if (peek(inputs, 2 * i) ^ row) | (peek(inputs, 2 * i + 1) ^ column) == 0 and j < selected:
+            poke(target, i, peek(source, j))
+            j += 1
+            matches += 1
+            row, column = _next_pair(outputs, j, selected, start)
+        else:
+            poke(target, i, 0)
+            matches = 0
+        i += 1
     return j
 
 
@@ -239,7 +270,7 @@ def _send_rank(inputs, first, stop, outputs, selected, rank, start, j, forwards,
     if forwards:
         return _send_forth(inputs, first, stop, outputs, selected, rank, start, j, source, width, target)
     if rank == 2 and width == 1:
-        return _send_back(inputs, first, stop, outputs, selected, 2, _pair(start), j, source, 1, target)
+        return _send_back_pairs(inputs, first, stop, outputs, selected, _pair(start), j, source, target)
     return _send_back(inputs, first, stop, outputs, selected, rank, start, j, source, width, target)
 
 

@@ -15,7 +15,7 @@ from rowgrad._ops.order import order_ids
 from rowgrad._ops.pins import Pin
 from rowgrad._ops.results import FilledRagged, FilledRows, FillGradient
 from rowgrad._ops.sparse_segment_grad import Factors, sum_rows
-from rowgrad._runtime import dtypes
+from rowgrad._runtime import dtypes, threads
 from rowgrad._runtime.dtypes import NUMBERS, PLAIN, Array
 from rowgrad._runtime.memory import POOLED, allocate, place, scratch
 from rowgrad._runtime.threads import Workers
@@ -23,9 +23,8 @@ from rowgrad.errors import InvalidArgumentError
 
 BOOL, INT64 = np.dtype(bool), np.dtype(np.int64)
 TEXT = "USOT"  # kinds of types that kernels know nothing of
-TOGETHER = 1 << 22  # bytes that a fill moves from which on it is shared among threads
-FEW = 1024  # entries that are never shared
-MANY = 1 << 18  # entries and values from which on a gradient is shared
+# A call that moves fewer bytes, in grains of work (see `threads`), is one thread's: it is done before others wake.
+MANY_GRAINS = 10
 # Empty arrays tell kernels the types that sums are made in.
 NO_SUMS = {sums: np.empty(0, sums) for sums in (dtypes.summing(dtypes.NUMPY[name]).sums for name in NUMBERS)}
 
@@ -85,7 +84,7 @@ def _fill(
         output = np.full(found.shape[0], default_value, np.result_type(values.dtype, default_value.dtype))
         output[reverse] = values
         return found, output, empty, reverse
-    together = (size + rows) * (rank * 16 + 24) >= TOGETHER and size > FEW
+    together = size > 0 and (size + rows) * (rank * 16 + 24) >= MANY_GRAINS * threads.GRAIN
     return (_fill_together if together else _fill_alone)(indices, values, rows, default_value, argument, rows_from)
 
 
@@ -98,7 +97,7 @@ def _fill_alone(
     distinct = kernels.fill_empty_rows.inspect(flat, rank, size, rows)
     in_order = distinct >= 0
     if distinct == -1:
-        rows_of, counts = np.empty(size, np.int64), allocate((rows,), np.int64, argument=rows_from, zero=True)
+        rows_of, counts = np.empty(size, INT64), np.zeros(rows, INT64)
         distinct = kernels.fill_empty_rows.count_rows(flat, rank, size, rows, rows_of, counts)
     if distinct < 0:
         raise _bad_row(indices, -2 - distinct, rows, argument)
@@ -124,17 +123,17 @@ def _fill_together(
     workers = Workers((size + rows) * (rank * 16 + 24))
     chunks = workers.chunks
     starts, info = np.empty(chunks, np.int64), np.array([-1, 0, 0, 0])
-    workers.run(
-        kernels.fill_empty_rows.inspect_together, flat, rank, size, rows, np.empty(2 * chunks, np.int64), starts, info
-    )
-    bad, _, distinct, is_sorted = info.tolist()
-    if bad >= 0:
-        raise _bad_row(indices, bad, rows, argument)
+    workers.run(kernels.fill_empty_rows.inspect_together, flat, rank, size, starts, info)
+    _, _, distinct, is_sorted = info.tolist()
     words, shift = np.empty(0, np.int64), 0
-    if not is_sorted:
+    if is_sorted:
+        if indices[0, 0] < 0 or indices[-1, 0] >= rows:
+            wrong = (indices[:, 0] < 0) | (indices[:, 0] >= rows)
+            raise _bad_row(indices, int(wrong.argmax()), rows, argument)
+    else:
         order = order_ids(workers, np.ascontiguousarray(indices[:, 0]), None, rows, size)
         if order.bad >= 0:
-            raise checks.changed(argument)
+            raise _bad_row(indices, order.bad, rows, argument)
         words, shift, starts, distinct = order.words, order.shift, order.row_starts, order.distinct
 
     full = size + rows - distinct
@@ -143,11 +142,12 @@ def _fill_together(
     output_values = allocate((full,), values.dtype, argument=rows_from)
     reverse = allocate((size,), INT64)
     (source, width), (default, _) = dtypes.as_words(values), dtypes.as_words(default_value)
-    begins, ends = np.empty((2, chunks), np.int64)
+    begins, ends = np.full((2, chunks), -1)
     workers.run(
         kernels.fill_empty_rows.fill_together, flat, rank, size, rows, words, shift, starts, source, width, default,
         full, output_indices.ravel(), dtypes.as_words(output_values)[0], empty, reverse, begins, ends,
     )  # fmt: skip
+    begins, ends = begins[begins >= 0], ends[begins >= 0]  # where there are entries
     if ends[-1] != full or (begins[1:] != ends[:-1]).any():
         raise checks.changed(argument)
     return output_indices, output_values, empty, reverse
@@ -171,12 +171,13 @@ def _fill_grad(reverse_index_map: Array, grad_values: Array, *, out: Array | Non
     dtype = grad_values.dtype
     stored, sums, parts = dtypes.summing(dtype)
     full, size = grad_values.size, reverse_index_map.size
-    d_values = np.empty(size, dtype) if full + size < MANY else allocate((size,), dtype)
+    work = (full + size) * (8 + dtype.itemsize)
+    d_values = np.empty(size, dtype) if work < POOLED else allocate((size,), dtype)
     d_default_value = np.empty((), dtype)
     values, target, default = grad_values, d_values, d_default_value.ravel()
     if stored is not dtype:
         values, target, default = values.view(stored), target.view(stored), default.view(stored)
-    if full + size < MANY:
+    if size == 0 or work < MANY_GRAINS * threads.GRAIN:
         bad = kernels.fill_empty_rows.fill_grad(
             reverse_index_map, values, parts, NO_SUMS[sums], np.empty(full, np.uint8), target, default
         )

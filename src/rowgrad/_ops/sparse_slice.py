@@ -10,7 +10,7 @@ from rowgrad._ops import checks
 from rowgrad._ops.catalogue import Example, Operator, declare
 from rowgrad._ops.pins import Pin
 from rowgrad._ops.results import SparseTensor
-from rowgrad._runtime import dtypes
+from rowgrad._runtime import dtypes, threads
 from rowgrad._runtime.dtypes import NUMBERS, PLAIN, QUANTISED, Array
 from rowgrad._runtime.memory import POOLED, allocate, place
 from rowgrad._runtime.threads import Workers
@@ -19,7 +19,8 @@ from rowgrad.errors import InvalidArgumentError
 INT64 = np.dtype(np.int64)
 MOST_DIMENSIONS = 254
 TEXT = "USOT"  # kinds of types that kernels know nothing of
-MANY = 1 << 17  # indices and values from which on a call is shared among threads
+# A call that moves fewer bytes, in grains of work (see `threads`), is one thread's: it is done before others wake.
+MANY_GRAINS = 3
 
 
 def _slice(indices: Array, values: Array, shape: Array, start: Array, size: Array) -> SparseTensor:
@@ -38,7 +39,8 @@ def _slice(indices: Array, values: Array, shape: Array, start: Array, size: Arra
     output_shape, window = np.empty(rank, INT64), np.empty(rank, INT64)
     if rank > MOST_DIMENSIONS:
         window_shape(shape, start, size)
-    workers = None if entries * (rank + 1) < MANY else Workers(entries * (rank * 8 + 8))
+    work = entries * (rank * 8 + 8)
+    workers = None if work < MANY_GRAINS * threads.GRAIN else Workers(work)
     total = kernels.sparse_slice.count_window(
         flat, entries if workers is None else 0, rank, shape, start, size, output_shape, window
     )
@@ -143,7 +145,7 @@ def _send_some(values: Array, inputs: Array, start: Array, outputs: Array, targe
     (words, width), (target_words, _) = dtypes.as_words(values), dtypes.as_words(target)
     pairs = inputs.ravel(), entries, outputs.ravel(), selected, rank, start
     matched = -1
-    if entries * rank >= MANY:
+    if entries * rank * 8 >= MANY_GRAINS * threads.GRAIN:
         workers = Workers(entries * rank * 8)
         scratch = np.empty((3, workers.chunks + 1), np.int64)
         matched = workers.run(
