@@ -1,17 +1,27 @@
 """Kernels of the fill operators: entries grouped by row, and a default entry for each row that has none.
 
-Values are copied, never looked at: the forward kernels see them as unsigned words of their size. Whether a row is
-empty is as good as random, so hardly anything here branches on it: a default is written behind each entry, and the
-next entry over it.
+Values are copied, never looked at: the forward kernels see them as unsigned words of their size. Entries mostly come
+in long runs without an empty row between them, and those are copied block by block. Elsewhere, whether a row is
+empty is as good as random, so hardly anything branches on it: a default is written behind each entry, and the next
+entry over it.
+
+A call that is not large is one thread's (`inspect`, `fill`, `fill_grad`), without the counters that threads share work
+by; the kernels for several threads (`…_together`) are made of the same parts.
 """
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from rowgrad._kernels.compile import inline, kernel
-from rowgrad._kernels.lanes import load, store, zeros1
-from rowgrad._kernels.order import BAD, DISTINCT, ORDERED
+from rowgrad._kernels.lanes import count, load, store, zeros1, zeros16, zeros64
+from rowgrad._kernels.order import DISTINCT, ORDERED
 from rowgrad._kernels.raw import peek, poke
 from rowgrad._kernels.sharing import add_up, atomic_add, atomic_load, chunk_start, enter, leave, lowest, share
+
+BLOCK = 16
 
 
 @inline
@@ -25,49 +35,111 @@ def _row_of(k, indices, rank, by_words, words, shift, least, rows):
     return min(max(peek(indices, k * rank), least), rows - 1)
 
 
-@kernel
-def inspect_rows(workers, chunks, indices, rank, size, rows, bad, starts, info):
-    """See whether the rows in column 0 of `indices` are in range, and sorted.
+@intrinsic
+def _odd_steps(typingctx, indices, first):
+    """0 if each row of a block of indices with two columns equals the one before or follows it; by vectors."""
+    lanes = 2 * BLOCK
 
-    `starts[chunk]` becomes the number of distinct rows before the chunk, if they are sorted.
+    def codegen(context, builder, signature, args):
+        word, number = ir.IntType(64), ir.IntType(32)
+        vector = ir.VectorType(word, lanes)
+        data = context.make_array(indices)(context, builder, args[0]).data
+        here = builder.gep(data, [builder.mul(args[1], word(2))])
+        pointers = (builder.bitcast(builder.gep(here, [number(2 * ahead)]), vector.as_pointer()) for ahead in (0, 1))
+        before, after = (builder.load(pointer, align=8) for pointer in pointers)
+        # A step of 0 or 1 has no other bit; columns do not count.
+        mask = ir.Constant(vector, [-2, 0] * BLOCK)
+        odd = builder.and_(builder.sub(after, before), mask)
+        kind = ir.FunctionType(word, [vector])
+        reduce = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.or.v{lanes}i64")
+        return builder.call(reduce, [odd])
+
+    return types.int64(indices, types.int64), codegen
+
+
+@inline
+def _is_run(indices, rank, first):
+    """Whether each row of a block of entries, and the one behind it, equals the row before or follows it."""
+    if rank == 2:
+        return _odd_steps(indices, first) == 0
+    skips = False
+    for i in range(first, first + BLOCK):
+        step = peek(indices, (i + 1) * rank) - peek(indices, i * rank)
+        skips |= (step < 0) | (step > 1)
+    return not skips
+
+
+@inline
+def _survey(indices, rank, first, stop):
+    """How many rows differ from the one before, or -1 if one is smaller than that."""
+    distinct = np.int64(first == 0 < stop)
+    i = max(first, 1)
+    while i < stop:
+        if i + BLOCK <= stop and _is_run(indices, rank, i - 1):
+            distinct += peek(indices, (i + BLOCK - 1) * rank) - peek(indices, (i - 1) * rank)
+            i += BLOCK
+            continue
+        for _ in range(min(BLOCK, stop - i)):
+            step = peek(indices, i * rank) - peek(indices, (i - 1) * rank)
+            if step < 0:
+                return np.int64(-1)
+            distinct += step > 0
+            i += 1
+    return distinct
+
+
+@inline
+def _survey_rank(indices, rank, first, stop):
+    """The same; two columns are most of all calls."""
+    if rank == 2:
+        return _survey(indices, 2, first, stop)
+    return _survey(indices, rank, first, stop)
+
+
+@inline
+def _first_wrong(indices, rank, first, stop, rows):
+    """The first row that is out of range; where another thread has corrected it since, the first of all."""
+    for i in range(first, stop):
+        row = peek(indices, i * rank)
+        if row < 0 or row >= rows:
+            return np.int64(i)
+    return np.int64(first)
+
+
+@kernel
+def inspect(indices, rank, size, rows):
+    """How many distinct rows there are in column 0 of `indices`, if they are sorted, and -1 if they are not.
+
+    If they are sorted, and one is out of range, -2 less its position is returned.
+    """
+    distinct = _survey_rank(indices, rank, 0, size)
+    if distinct > 0 and (peek(indices, 0) < 0 or peek(indices, (size - 1) * rank) >= rows):
+        return -2 - _first_wrong(indices, rank, 0, size, rows)
+    return distinct
+
+
+@kernel
+def inspect_together(workers, chunks, indices, rank, size, starts, info):
+    """See whether the rows in column 0 of `indices` are sorted.
+
+    `starts[chunk]` becomes the number of distinct rows before the chunk, if they are.
     """
     seen = enter(workers)
     for chunk in share(workers, 0, chunks):
-        first = chunk_start(chunk, chunks, size)
-        stop = chunk_start(chunk + 1, chunks, size)
-        before = peek(indices, (first - 1) * rank) if first > 0 else np.int64(-1)
-        falls = False
-        wrong = False
-        distinct = np.int64(0)
-        for i in range(first, stop):
-            row = peek(indices, i * rank)
-            wrong |= (row < 0) | (row >= rows)
-            falls |= row < before
-            distinct += row != before
-            before = row
-        bad[chunk] = -1
-        bad[chunks + chunk] = not falls
-        starts[chunk] = distinct
-        if wrong:
-            bad[chunk] = first  # where another thread has corrected it since, the call is refused all the same
-            for i in range(first, stop):
-                if indices[i * rank] < 0 or indices[i * rank] >= rows:
-                    bad[chunk] = i
-                    break
+        starts[chunk] = _survey_rank(indices, rank, chunk_start(chunk, chunks, size),
+                                     chunk_start(chunk + 1, chunks, size))  # fmt: skip
     for _ in share(workers, 1, 1):
         info[ORDERED] = 1
-        info[BAD] = lowest(bad, chunks)
-        info[DISTINCT] = add_up(starts, chunks)
         for chunk in range(chunks):
-            if bad[chunks + chunk] == 0:
+            if starts[chunk] < 0:
                 info[ORDERED] = 0
+        info[DISTINCT] = add_up(starts, chunks)
     leave(workers, seen)
 
 
 @inline
-def _write_default(row, place, rank, width, default, output_indices, output_values, empty):
+def _write_default(row, place, rank, width, default, output_indices, output_values):
     """The default entry of a row."""
-    poke(empty, row, True)
     poke(output_indices, place * rank, row)
     for d in range(1, rank):
         poke(output_indices, place * rank + d, 0)
@@ -79,7 +151,24 @@ def _write_default(row, place, rank, width, default, output_indices, output_valu
 def _write_defaults(row, stop, place, full, rank, width, default, output_indices, output_values, empty):
     """Default entries for the rows from `row` to `stop`, from `place` on, and not past `full` entries."""
     for ahead in range(min(stop - row, full - place)):
-        _write_default(row + ahead, place + ahead, rank, width, default, output_indices, output_values, empty)
+        poke(empty, row + ahead, True)
+        _write_default(row + ahead, place + ahead, rank, width, default, output_indices, output_values)
+
+
+@inline
+def _write_entry(i, place, indices, rank, values, width, output_indices, output_values, reverse):
+    for d in range(rank):
+        poke(output_indices, place * rank + d, peek(indices, i * rank + d))
+    for w in range(width):
+        poke(output_values, place * width + w, peek(values, i * width + w))
+    poke(reverse, i, place)
+
+
+@inline
+def _copy_block(lanes, source, first, target, place, size):
+    """Copy `size` words, whole vectors of them: read before written, whatever LLVM thinks of where arrays lie."""
+    for i in range(0, size, count(lanes)):
+        store(target, place + i, load(lanes, source, first + i))
 
 
 @inline
@@ -88,64 +177,294 @@ def _fill_chunk(first, stop, size, rows, distinct, indices, rank, by_words, word
     """Write the entries from `first` to `stop`, and the defaults of the empty rows behind each.
 
     The k-th entry has k entries before it, and the empty ones among the rows before its own: all but the distinct.
-    Rows that change under the kernel could lead past the `full` results; places are therefore bounded.
+    Rows that change under the kernel could lead past the `full` results; places are therefore bounded. Returns the
+    place where the chunk began, and the one behind it.
     """
-    if first == stop:
-        return
-    mask = (np.int64(1) << shift) - 1
-    before = _row_of(first - 1, indices, rank, by_words, words, shift, 0, rows) if first > 0 else np.int64(-1)
+    row = _row_of(first, indices, rank, by_words, words, shift, 0, rows)
+    if first == 0:
+        begin = np.int64(0)
+        _write_defaults(np.int64(0), row, begin, full, rank, width, default, output_indices, output_values, empty)
+        place = row
+    else:
+        before = _row_of(first - 1, indices, rank, by_words, words, shift, 0, rows)
+        place = min(max(first + row - distinct + (row == before), 0), full)
+        begin = place
     end = _row_of(stop - 1, indices, rank, by_words, words, shift, 0, rows)
-    following = _row_of(first, indices, rank, by_words, words, shift, 0, rows)
-    for k in range(first, stop):
-        i = peek(words, k) & mask if by_words else np.int64(k)
-        row = following
-        distinct += row != before
-        before = row
-        place = min(max(k + row - distinct + 1, 0), full - 1)
-        for d in range(rank):
-            poke(output_indices, place * rank + d, peek(indices, i * rank + d))
-        for w in range(width):
-            poke(output_values, place * width + w, peek(values, i * width + w))
-        poke(empty, row, False)
-        poke(reverse, i, place)
-        if k + 1 == stop:
-            break
-        following = _row_of(k + 1, indices, rank, by_words, words, shift, row, rows)
-        # The next entry writes over this one, unless the row between is empty. No row behind the chunk's last is
-        # touched: it may be another chunk's.
-        _write_default(min(row + 1, end), min(place + 1, full - 1), rank, width, default, output_indices, output_values,
-                       empty)  # fmt: skip
-        if following > row + 2:
-            _write_defaults(row + 2, following, place + 2, full, rank, width, default, output_indices, output_values,
-                            empty)  # fmt: skip
+    mask = (np.int64(1) << shift) - 1
+    k = first
+    while k < stop:
+        if not by_words and k + BLOCK < stop and place + BLOCK < full and _is_run(indices, rank, k):
+            _copy_block(zeros64(indices), indices, k * rank, output_indices, place * rank, BLOCK * rank)
+            _copy_block(zeros16(values), values, k * width, output_values, place * width, BLOCK * width)
+            for i in range(BLOCK):
+                poke(reverse, k + i, place + i)
+            k += BLOCK
+            place += BLOCK
+            row = _row_of(k, indices, rank, by_words, words, shift, row, rows)
+            continue
+        for _ in range(min(BLOCK, stop - k)):
+            entry = peek(words, k) & mask if by_words else k
+            _write_entry(entry, min(place, full - 1), indices, rank, values, width, output_indices, output_values,
+                         reverse)  # fmt: skip
+            k += 1
+            place += 1
+            if k == stop:
+                break
+            following = _row_of(k, indices, rank, by_words, words, shift, row, rows)
+            # The next entry writes over this one, unless the row between is empty. No row behind the chunk's last
+            # is touched: it may be another chunk's.
+            _write_default(min(row + 1, end), min(place, full - 1), rank, width, default, output_indices,
+                           output_values)  # fmt: skip
+            poke(empty, min(row + 1, end), following > row + 1)
+            if following > row + 2:
+                _write_defaults(row + 2, following, place + 1, full, rank, width, default, output_indices,
+                                output_values, empty)  # fmt: skip
+            place += max(following - row - 1, 0)
+            row = following
     following = _row_of(stop, indices, rank, by_words, words, shift, 0, rows) if stop < size else rows
-    _write_defaults(end + 1, following, max(stop + end - distinct + 1, 0), full, rank, width, default, output_indices,
-                    output_values, empty)  # fmt: skip
+    _write_defaults(end + 1, following, place, full, rank, width, default, output_indices, output_values, empty)
+    return begin, place + max(following - end - 1, 0)
 
 
 @kernel
-def fill(workers, chunks, indices, rank, size, rows, words, shift, starts, values, width, default, full, output_indices,
-         output_values, empty, reverse):  # fmt: skip
-    """Write all four results, walking the entries in the order of their rows.
+def fill(indices, rank, size, rows, values, width, default, full, output_indices, output_values, empty, reverse):
+    """Write all four results for entries whose rows are sorted; tells where the results end."""
+    empty[:] = False
+    if size == 0:
+        _write_defaults(np.int64(0), rows, np.int64(0), full, rank, width, default, output_indices, output_values,
+                        empty)  # fmt: skip
+        return full
+    # A loop over two columns and one word is most of all calls; as constants they cost no loops.
+    if rank == 2 and width == 1:
+        return _fill_chunk(0, size, size, rows, 0, indices, 2, False, indices, 0, values, 1, default, full,
+                           output_indices, output_values, empty, reverse)[1]  # fmt: skip
+    return _fill_chunk(0, size, size, rows, 0, indices, rank, False, indices, 0, values, width, default, full,
+                       output_indices, output_values, empty, reverse)[1]  # fmt: skip
+
+
+@kernel
+def fill_together(workers, chunks, indices, rank, size, rows, words, shift, starts, values, width, default, full,
+                  output_indices, output_values, empty, reverse, begins, ends):  # fmt: skip
+    """Write all four results, walking the entries in the order of their rows; `empty` must be zero.
 
     `words` are the sorted (row, position) pairs, or empty where the entries are sorted as they come; `starts` counts
-    the distinct rows before each chunk.
+    the distinct rows before each chunk. The results are good if each chunk that has entries ends where the next begins.
     """
     seen = enter(workers)
     for chunk in share(workers, 0, chunks):
         first, stop = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
-        if chunk == 0:
-            following = _row_of(0, indices, rank, words.size > 0, words, shift, 0, rows) if size > 0 else rows
-            _write_defaults(np.int64(0), following, np.int64(0), full, rank, width, default, output_indices,
-                            output_values, empty)  # fmt: skip
-        # A loop over two columns and one word is most of all calls; as constants they cost no loops.
+        if first == stop:
+            continue
         if rank == 2 and width == 1 and words.size == 0:
-            _fill_chunk(first, stop, size, rows, starts[chunk], indices, 2, False, words, shift, values, 1, default,
-                        full, output_indices, output_values, empty, reverse)  # fmt: skip
+            begins[chunk], ends[chunk] = _fill_chunk(
+                first, stop, size, rows, starts[chunk], indices, 2, False, words, shift, values, 1, default, full,
+                output_indices, output_values, empty, reverse)  # fmt: skip
         else:
-            _fill_chunk(first, stop, size, rows, starts[chunk], indices, rank, words.size > 0, words, shift, values,
-                        width, default, full, output_indices, output_values, empty, reverse)  # fmt: skip
+            begins[chunk], ends[chunk] = _fill_chunk(
+                first, stop, size, rows, starts[chunk], indices, rank, words.size > 0, words, shift, values, width,
+                default, full, output_indices, output_values, empty, reverse)  # fmt: skip
     leave(workers, seen)
+
+
+@kernel
+def count_rows(indices, rank, size, rows, rows_of, counts):
+    """Count the entries of each row, whatever their order; `counts` must be zero. Returns the number of distinct rows.
+
+    `rows_of` keeps the row of each entry: what is counted must be what is used. If one is out of range, -2 less its
+    position is returned.
+    """
+    distinct = np.int64(0)
+    for i in range(size):
+        row = peek(indices, i * rank)
+        if row < 0 or row >= rows:
+            return -2 - np.int64(i)
+        poke(rows_of, i, row)
+        here = peek(counts, row)
+        distinct += here == 0
+        poke(counts, row, here + 1)
+    return distinct
+
+
+@kernel
+def fill_counted(indices, rank, rows_of, counts, values, width, default, full, output_indices, output_values, empty,
+                 reverse):  # fmt: skip
+    """Write all four results for entries in any order, whose rows were counted; `counts` is used up."""
+    place = np.int64(0)
+    for row in range(counts.size):
+        here = peek(counts, row)
+        poke(counts, row, place)
+        poke(empty, row, here == 0)
+        if here == 0:
+            _write_default(row, place, rank, width, default, output_indices, output_values)
+        place += max(here, 1)
+    for i in range(rows_of.size):
+        row = peek(rows_of, i)
+        place = peek(counts, row)
+        poke(counts, row, place + 1)
+        if rank == 2 and width == 1:
+            _write_entry(i, place, indices, 2, values, 1, output_indices, output_values, reverse)
+        else:
+            _write_entry(i, place, indices, rank, values, width, output_indices, output_values, reverse)
+
+
+# The way back
+
+
+@inline
+def _is_ascending(reverse, first, place, full):
+    """Whether the places of a block follow each other, behind `place`."""
+    base = peek(reverse, first)
+    breaks = False
+    for j in range(BLOCK):
+        breaks |= peek(reverse, first + j) != base + j
+    return not breaks and place <= base <= full - BLOCK
+
+
+@inline
+def _copy_value(values, place, width, d_values, j):
+    for w in range(width):
+        poke(d_values, j * width + w, peek(values, place * width + w))
+
+
+@inline
+def _add_range(total, second, values, width, first, stop):
+    """Add the values from `first` to `stop`, in this order; complex ones are pairs, with a second sum."""
+    for place in range(first, stop):
+        total = total + load(total, values, place * width)
+        if width == 2:
+            second = second + load(total, values, place * width + 1)
+    return total, second
+
+
+@inline
+def _skip(total, second, values, width, first, stop, unmapped, listed):
+    """Add the values of the places from `first` to `stop`, or list these places in `unmapped`, from `listed` on."""
+    if unmapped is None:
+        total, second = _add_range(total, second, values, width, first, stop)
+    else:
+        for place in range(first, stop):
+            poke(unmapped, listed, place)
+            listed += 1
+    return total, second, listed
+
+
+@inline
+def _gather(reverse, first, stop, full, values, width, d_values, place, zero, unmapped, listed):
+    """Copy values while their places ascend from `place` on, and add or list those between.
+
+    Tells how far it came, the place behind the last value, both sums, and where the list ends.
+    """
+    total, second = zero, zero
+    j = first
+    while j < stop:
+        if j + BLOCK <= stop and _is_ascending(reverse, j, place, full):
+            base = min(max(peek(reverse, j), place), full - BLOCK)
+            total, second, listed = _skip(total, second, values, width, place, base, unmapped, listed)
+            _copy_block(zeros16(values), values, base * width, d_values, j * width, BLOCK * width)
+            j += BLOCK
+            place = base + BLOCK
+            continue
+        for _ in range(min(BLOCK, stop - j)):
+            here = peek(reverse, j)
+            if here < place or here >= full:
+                return j, place, total, second, listed
+            total, second, listed = _skip(total, second, values, width, place, here, unmapped, listed)
+            _copy_value(values, here, width, d_values, j)
+            place = here + 1
+            j += 1
+    return j, place, total, second, listed
+
+
+@inline
+def _store_sum(total, second, width, d_default):
+    store(d_default, 0, total)
+    if width == 2:
+        store(d_default, 1, second)
+
+
+@inline
+def _fill_grad(reverse, values, width, zero, mapped, d_values, d_default):
+    full, size = mapped.size, reverse.size
+    j, place, total, second, _ = _gather(reverse, 0, size, full, values, width, d_values, np.int64(0), zero, None,
+                                         np.int64(0))  # fmt: skip
+    if j == size:
+        total, second = _add_range(total, second, values, width, place, full)
+        _store_sum(total, second, width, d_default)
+        return np.int64(-1)
+    mapped[:] = 0
+    for j in range(size):
+        place = peek(reverse, j)
+        if place < 0 or place >= full:
+            return np.int64(j)
+        poke(mapped, place, 1)
+        _copy_value(values, place, width, d_values, j)
+    total, second = zero, zero
+    place = np.int64(0)
+    while place < full:
+        marks = np.uint8(0)
+        last = min(place + BLOCK, full)
+        for k in range(place, last):
+            marks += peek(mapped, k)
+        if marks < last - place:
+            for k in range(place, last):
+                if peek(mapped, k) == 0:
+                    total, second = _add_range(total, second, values, width, k, k + 1)
+        place = last
+    _store_sum(total, second, width, d_default)
+    return np.int64(-1)
+
+
+@kernel
+def fill_grad(reverse, values, width, sums, mapped, d_values, d_default):
+    """Copy each gradient back to the entry it came from, and sum those of the defaults, in ascending order.
+
+    Returns the first bad position, or -1. `mapped` is scratch, one byte for each of the values, for maps that do not
+    ascend. `sums` is an empty array of the type that sums are made in.
+    """
+    if width == 1:  # as a constant it costs no loops
+        return _fill_grad(reverse, values, 1, zeros1(sums), mapped, d_values, d_default)
+    return _fill_grad(reverse, values, width, zeros1(sums), mapped, d_values, d_default)
+
+
+@inline
+def _add_listed(zero, values, width, chunks, unmapped, begins, ends, d_default):
+    """Add the values of the listed places, chunk by chunk, as soon as each is listed."""
+    total, second = zero, zero
+    for chunk in range(chunks):
+        while atomic_load(ends, chunk) < 0:
+            pass
+        for k in range(begins[chunk], ends[chunk]):
+            place = peek(unmapped, k)
+            total, second = _add_range(total, second, values, width, place, place + 1)
+    _store_sum(total, second, width, d_default)
+
+
+@kernel
+def fill_grad_together(workers, chunks, reverse, values, full, width, sums, unmapped, begins, ends, d_values, d_default,
+                       bad):  # fmt: skip
+    """The same by several threads, for maps that ascend; returns -1, or a position where the map does not.
+
+    `unmapped` is scratch, one place for each of the values; `ends` is -1 for each chunk. The sum is one chain of
+    additions, so one thread makes it, while the others list what there is to sum.
+    """
+    seen = enter(workers)
+    size = reverse.size
+    zero = zeros1(sums)
+    for part in share(workers, 0, chunks + 1):
+        if part == chunks:  # the last, so that all lists are made, or being made by other threads
+            _add_listed(zero, values, width, chunks, unmapped, begins, ends, d_default)
+            continue
+        first, stop = chunk_start(part, chunks, size), chunk_start(part + 1, chunks, size)
+        place = min(max(peek(reverse, first - 1) + 1, 0), full) if first > 0 else np.int64(0)
+        begins[part] = place
+        j, behind, _, _, listed = _gather(reverse, first, stop, full, values, width, d_values, place, zero, unmapped,
+                                          place)  # fmt: skip
+        bad[part] = j if j < stop else -1
+        if part == chunks - 1:
+            _, _, listed = _skip(zero, zero, values, width, behind, full, unmapped, listed)
+        atomic_add(ends, part, listed + 1)
+    leave(workers, seen)
+    return lowest(bad, chunks)
 
 
 @inline
@@ -159,12 +478,9 @@ def _list_unmapped(mapped, first, stop, unmapped):
 
 
 @kernel
-def fill_grad(workers, chunks, reverse, values, width, sums, mapped, unmapped, ends, d_values, d_default, bad):
-    """Copy each gradient back to the entry it came from, and sum those of the defaults, in ascending order.
-
-    Returns the first bad position, or -1. `mapped` and `unmapped` are scratch, `ends` is -1 for each chunk. The sum is
-    one chain of additions, so one thread makes it, while the others list what there is to sum.
-    """
+def fill_grad_anyhow(workers, chunks, reverse, values, width, sums, mapped, unmapped, begins, ends, d_values, d_default,
+                     bad):  # fmt: skip
+    """The same for maps in any order; returns the first bad position, or -1. `mapped` is scratch, too."""
     seen = enter(workers)
     full = mapped.size
     size = reverse.size
@@ -178,30 +494,18 @@ def fill_grad(workers, chunks, reverse, values, width, sums, mapped, unmapped, e
                 bad[chunk] = j
                 break
             poke(mapped, place, 1)
-            for w in range(width):
-                poke(d_values, j * width + w, peek(values, place * width + w))
+            _copy_value(values, place, width, d_values, j)
     wrong = lowest(bad, chunks)
     if wrong >= 0:
         leave(workers, seen)
         return wrong
 
-    # The last part is the sum. Whoever gets it finds all lists made, or being made by the other threads.
     for part in share(workers, 2, chunks + 1):
-        if part < chunks:
-            first, stop = chunk_start(part, chunks, full), chunk_start(part + 1, chunks, full)
-            atomic_add(ends, part, _list_unmapped(mapped, first, stop, unmapped) + 1)
+        if part == chunks:
+            _add_listed(zeros1(sums), values, width, chunks, unmapped, begins, ends, d_default)
             continue
-        total, second = zeros1(sums), zeros1(sums)
-        for chunk in range(chunks):
-            while atomic_load(ends, chunk) < 0:
-                pass
-            for k in range(chunk_start(chunk, chunks, full), ends[chunk]):
-                place = peek(unmapped, k) * width
-                total = total + load(total, values, place)
-                if width == 2:
-                    second = second + load(total, values, place + 1)
-        store(d_default, 0, total)
-        if width == 2:
-            store(d_default, 1, second)
+        begins[part] = chunk_start(part, chunks, full)
+        listed = _list_unmapped(mapped, begins[part], chunk_start(part + 1, chunks, full), unmapped)
+        atomic_add(ends, part, listed + 1)
     leave(workers, seen)
     return np.int64(-1)

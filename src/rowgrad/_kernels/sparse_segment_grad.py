@@ -14,7 +14,7 @@ import numpy as np
 
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.kinds import MEAN, SMALL, SUM
-from rowgrad._kernels.lanes import block_start, clear_nontemporal, count, fill, keep_if, load, store, zeros
+from rowgrad._kernels.lanes import block_start, clear_nontemporal, count, fill, keep_if, load, store, take_last, zeros
 from rowgrad._kernels.raw import peek, peek_bounded, poke, prefetch
 from rowgrad._kernels.sharing import chunk_start, enter, leave, share
 
@@ -172,6 +172,48 @@ def clear_gaps(workers, chunks, words, shift, rows, width, lanes_for, output, no
             while low < size and peek(words, low) >> shift < row:
                 low += 1
     leave(workers, seen)
+
+
+@inline
+def _add_row(lanes, values, source, width, weight, output, target):
+    """Add a row of `values`, scaled, to a row of `output`."""
+    scale = fill(lanes, weight)
+    for column in range(0, width, count(lanes)):
+        here = block_start(lanes, column, width)
+        before = load(lanes, output, target * width + here)
+        total = before + load(lanes, values, source * width + here) * scale
+        if here < column:  # the last block overlaps the one before, whose columns have been added
+            total = take_last(total, before, width - column)
+        store(output, target * width + here, total)
+
+
+@kernel
+def add_rows(rows, partners, row_limit, partner_limit, kind, by_row, values, width, lanes_for, output, counts,
+             factors):  # fmt: skip
+    """A dense result without sorting, by one thread: check, count, then add each entry to its row, in input order.
+
+    For results that the caches hold, and that are stored in the type sums are made in. `counts` and `factors` have an
+    element for each segment, or a single one if nothing is scaled. Returns -1, or the first bad position, in which case
+    nothing is written to `output`.
+    """
+    counts[:] = 0
+    for i in range(rows.size):
+        row, partner = peek(rows, i), peek(partners, i)
+        if row < 0 or row >= row_limit or partner < 0 or partner >= partner_limit:
+            return np.int64(i)
+        if kind != SUM:
+            segment = row if by_row else partner
+            poke(counts, segment, peek(counts, segment) + 1)
+    for segment in range(counts.size):
+        factors[segment] = 1.0 if kind == SUM else _scale(kind, max(counts[segment], 1))
+    output[:] = 0
+    lanes = zeros(lanes_for)
+    for i in range(rows.size):
+        prefetch(output, peek(rows, min(i + AHEAD, rows.size - 1)) * width)
+        row, partner = peek_bounded(rows, i, row_limit), peek_bounded(partners, i, partner_limit)
+        segment = np.int64(0) if kind == SUM else (row if by_row else partner)
+        _add_row(lanes, values, partner, width, peek(factors, segment), output, row)
+    return np.int64(-1)
 
 
 DIGIT_BITS = 6

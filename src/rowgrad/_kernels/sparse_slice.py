@@ -2,15 +2,25 @@
 
 Values are copied, never looked at: kernels see them as unsigned words of their size. Differences of indices are
 taken modulo 2**64.
+
+A call that is not large is one thread's (`count_window`, `copy_window`, `send`), without the counters that threads
+share work by; the kernels for several threads (`…_together`) are made of the same parts.
 """
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from rowgrad._kernels.compile import inline, kernel
+from rowgrad._kernels.lanes import count, load, store, zeros16
 from rowgrad._kernels.raw import peek, poke
 from rowgrad._kernels.sharing import add_up, chunk_start, enter, leave, share
 
 NEAR = 1000
+FEW = 4
+BLOCK = 16
 
 
 @inline
@@ -37,16 +47,43 @@ def _count(indices, first, stop, rank, start, size):
     return inside
 
 
+@inline
+def _count_rank(indices, first, stop, rank, start, size):
+    if rank == 2:
+        return _count(indices, first, stop, 2, _pair(start), _pair(size))
+    return _count(indices, first, stop, rank, start, size)
+
+
 @kernel
-def count_window(workers, chunks, indices, entries, rank, start, size, kept):
+def count_window(indices, entries, rank, shape, start, size, output_shape, window):
+    """Count the entries in the window, and tell its shape, cut where it reaches past the tensor.
+
+    `window` becomes the size that counts, which is at least 0. Returns -1 for a negative size of the tensor or, unless
+    the window lies past the tensor anyway, of the window. No difference of sizes here can overflow.
+    """
+    for d in range(rank):
+        whole, begin, wanted = shape[d], start[d], size[d]
+        window[d] = max(wanted, 0)
+        if whole < 0:
+            return np.int64(-1)
+        if wanted < 0:  # is begin < whole - wanted?
+            if begin < whole or begin - whole <= -(wanted + 1):
+                return np.int64(-1)
+            output_shape[d] = 0
+        elif begin < whole - wanted:
+            output_shape[d] = wanted
+        else:
+            output_shape[d] = max(whole - begin, 0)
+    return _count_rank(indices, 0, entries, rank, start, window)
+
+
+@kernel
+def count_window_together(workers, chunks, indices, entries, rank, start, size, kept):
     """Count the entries in the window; `kept[chunk]` becomes their number before the chunk, the last the total."""
     seen = enter(workers)
     for chunk in share(workers, 0, chunks):
         first, stop = chunk_start(chunk, chunks, entries), chunk_start(chunk + 1, chunks, entries)
-        if rank == 2:
-            kept[chunk] = _count(indices, first, stop, 2, _pair(start), _pair(size))
-        else:
-            kept[chunk] = _count(indices, first, stop, rank, start, size)
+        kept[chunk] = _count_rank(indices, first, stop, rank, start, size)
     for _ in share(workers, 1, 1):
         kept[chunks] = add_up(kept, chunks)
     leave(workers, seen)
@@ -73,20 +110,30 @@ def _copy(indices, first, stop, rank, start, size, place, end, values, width, ou
             poke(output_values, left * width + w, 0)
 
 
+@inline
+def _copy_rank(indices, first, stop, rank, start, size, place, end, values, width, output_indices, output_values):
+    if rank == 2 and width == 1:
+        _copy(indices, first, stop, 2, _pair(start), _pair(size), place, end, values, 1, output_indices, output_values)
+    else:
+        _copy(indices, first, stop, rank, start, size, place, end, values, width, output_indices, output_values)
+
+
 @kernel
-def copy_window(
+def copy_window(indices, entries, rank, start, size, total, values, width, output_indices, output_values):
+    """Copy the `total` entries in the window, their indices counted from its start."""
+    _copy_rank(indices, 0, entries, rank, start, size, 0, total, values, width, output_indices, output_values)
+
+
+@kernel
+def copy_window_together(
     workers, chunks, indices, entries, rank, start, size, kept, values, width, output_indices, output_values
 ):
-    """Copy the entries in the window, their indices counted from its start."""
+    """The same by several threads; `kept` tells how many of them lie before each chunk."""
     seen = enter(workers)
     for chunk in share(workers, 0, chunks):
         first, stop = chunk_start(chunk, chunks, entries), chunk_start(chunk + 1, chunks, entries)
-        if rank == 2 and width == 1:
-            _copy(indices, first, stop, 2, _pair(start), _pair(size), kept[chunk], kept[chunk + 1], values, 1,
-                  output_indices, output_values)  # fmt: skip
-        else:
-            _copy(indices, first, stop, rank, start, size, kept[chunk], kept[chunk + 1], values, width,
-                  output_indices, output_values)  # fmt: skip
+        _copy_rank(indices, first, stop, rank, start, size, kept[chunk], kept[chunk + 1], values, width, output_indices,
+                   output_values)  # fmt: skip
     leave(workers, seen)
 
 
@@ -144,6 +191,69 @@ def _send_back(inputs, first, stop, outputs, selected, rank, start, j, source, w
     return j
 
 
+@intrinsic
+def _difference(typingctx, inputs, i, outputs, j, start):
+    """0 if a block of inputs from i on equals the outputs from j on plus `start`, of two columns each; by vectors."""
+    lanes = 2 * BLOCK
+
+    def codegen(context, builder, signature, args):
+        word, number = ir.IntType(64), ir.IntType(32)
+        vector = ir.VectorType(word, lanes)
+        begin = ir.Constant(vector, ir.Undefined)
+        for lane in range(lanes):
+            begin = builder.insert_element(begin, builder.extract_value(args[4], lane % 2), number(lane))
+        found = []
+        for kind, array, position in ((inputs, args[0], args[1]), (outputs, args[2], args[3])):
+            data = context.make_array(kind)(context, builder, array).data
+            pointer = builder.gep(data, [builder.mul(position, word(2))])
+            found.append(builder.load(builder.bitcast(pointer, vector.as_pointer()), align=8))
+        different = builder.xor(builder.sub(found[0], begin), found[1])
+        kind = ir.FunctionType(word, [vector])
+        reduce = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.or.v{lanes}i64")
+        return builder.call(reduce, [different])
+
+    return types.int64(inputs, types.int64, outputs, types.int64, start), codegen
+
+
+@inline
+def _next_pair(outputs, j, selected, start):
+    """The input that output j was, or any other, if there is no output j."""
+    last = min(j, selected - 1)
+    return peek(outputs, 2 * last) + start[0], peek(outputs, 2 * last + 1) + start[1]
+
+
+@inline
+def _send_back_pairs(inputs, first, stop, outputs, selected, start, j, source, target):
+    """The same for two columns and one word, with the input that is looked for in registers.
+
+    Behind a few matches in a row, a whole block is tried at once.
+    """
+    row, column = _next_pair(outputs, j, selected, start)
+    matches = 0
+    i = first
+    while i < stop:
+        if matches >= FEW:
+            matches = 0
+            while i + BLOCK <= stop and j + BLOCK <= selected and _difference(inputs, i, outputs, j, start) == 0:
+                for k in range(0, BLOCK, count(zeros16(source))):
+                    store(target, i + k, load(zeros16(source), source, j + k))
+                i += BLOCK
+                j += BLOCK
+            row, column = _next_pair(outputs, j, selected, start)
+            if i == stop:
+                break
+        if (peek(inputs, 2 * i) ^ row) | (peek(inputs, 2 * i + 1) ^ column) == 0 and j < selected:
+            poke(target, i, peek(source, j))
+            j += 1
+            matches += 1
+            row, column = _next_pair(outputs, j, selected, start)
+        else:
+            poke(target, i, 0)
+            matches = 0
+        i += 1
+    return j
+
+
 @inline
 def _send_forth(inputs, first, stop, outputs, selected, rank, start, j, source, width, target):
     """Give each output from j on the value of the input that it is; returns the next j."""
@@ -155,15 +265,32 @@ def _send_forth(inputs, first, stop, outputs, selected, rank, start, j, source, 
     return j
 
 
+@inline
+def _send_rank(inputs, first, stop, outputs, selected, rank, start, j, forwards, source, width, target):
+    if forwards:
+        return _send_forth(inputs, first, stop, outputs, selected, rank, start, j, source, width, target)
+    if rank == 2 and width == 1:
+        return _send_back_pairs(inputs, first, stop, outputs, selected, _pair(start), j, source, target)
+    return _send_back(inputs, first, stop, outputs, selected, rank, start, j, source, width, target)
+
+
 @kernel
-def send(workers, chunks, inputs, entries, outputs, selected, rank, start, begins, starts, ends, forwards, source,
-         width, target):  # fmt: skip
+def send(inputs, entries, outputs, selected, rank, start, forwards, source, width, target):
     """Copy from outputs to the inputs that they came from (others get 0), or, if `forwards`, the other way.
 
-    Returns how many outputs found their input, each behind the one before. Where a chunk's outputs begin is guessed
-    by a search for sorted indices; the guesses were right if each chunk ends where the next one begins. If not, -1
-    is returned, and the call has to be made again with a single chunk, which needs no guess. `begins`, `starts` and
-    `ends` are scratch, with one element more than there are chunks.
+    Returns how many outputs found their input, each behind the one before.
+    """
+    return _send_rank(inputs, 0, entries, outputs, selected, rank, start, np.int64(0), forwards, source, width, target)
+
+
+@kernel
+def send_together(workers, chunks, inputs, entries, outputs, selected, rank, start, begins, starts, ends, forwards,
+                  source, width, target):  # fmt: skip
+    """The same by several threads.
+
+    Where a chunk's outputs begin is guessed by a search for sorted indices; the guesses were right if each chunk ends
+    where the next one begins. If not, -1 is returned, and the call has to be made again by one thread, which needs no
+    guess. `begins`, `starts` and `ends` are scratch, with one element more than there are chunks.
     """
     seen = enter(workers)
     for _ in share(workers, 0, 1):
@@ -177,15 +304,8 @@ def send(workers, chunks, inputs, entries, outputs, selected, rank, start, begin
             starts[chunk] = _outputs_before(inputs, begins[chunk], outputs, selected, rank, start)
 
     for chunk in share(workers, 1, chunks):
-        first, stop = begins[chunk], begins[chunk + 1]
-        if forwards:
-            end = _send_forth(inputs, first, stop, outputs, selected, rank, start, starts[chunk], source, width,
-                              target)  # fmt: skip
-        elif rank == 2 and width == 1:
-            end = _send_back(inputs, first, stop, outputs, selected, 2, _pair(start), starts[chunk], source, 1, target)
-        else:
-            end = _send_back(inputs, first, stop, outputs, selected, rank, start, starts[chunk], source, width, target)
-        ends[chunk] = end
+        ends[chunk] = _send_rank(inputs, begins[chunk], begins[chunk + 1], outputs, selected, rank, start,
+                                 starts[chunk], forwards, source, width, target)  # fmt: skip
     for chunk in range(1, chunks):
         if ends[chunk - 1] != starts[chunk]:
             leave(workers, seen)

@@ -44,6 +44,8 @@ def make_function(name: str, operators: list[Operator], front_end: FrontEnd) -> 
     needed = len(operators[0].inputs)
 
     def function(*args: Any, **kwargs: Any) -> Any:
+        if not kwargs and len(args) == needed:
+            return shorter(*args)
         given = {}
         if kwargs or not needed <= len(args) <= len(names):
             given = {name: kwargs.pop(name) for name in option_names if name in kwargs}
@@ -139,7 +141,7 @@ def _with_attributes(operator: Operator) -> Callable[..., Any]:
 
 ON_ARRAYS = FrontEnd(
     "rowgrad",
-    bind=lambda operator: operator,
+    bind=lambda operator: operator.__call__,
     options=lambda operator: {name: OPTIONS[name] for name in operator.options},
 )
 

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from rowgrad import _kernels as kernels
-from rowgrad._ops.pins import Input, ManyInputs, Pin, fit_out, is_untyped
+from rowgrad._ops.pins import INT64_MAX, Input, ManyInputs, Pin, fit_out, is_untyped
 from rowgrad._runtime import arrays
 from rowgrad._runtime.dtypes import Array
 from rowgrad._runtime.memory import check_apart
 from rowgrad.errors import RowgradError
 
+NDARRAY = np.ndarray
 Rule = Callable[..., Any]  # a gradient rule, see `gradients`
 REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "REQUIRED"})()
 
@@ -99,6 +100,15 @@ class Operator:
         variables = [pin.dtype for pin in self.inputs if pin.dtype in self.types for _ in range(1 + pin.many)]
         repeated = tuple(pin.dtype if variables.count(pin.dtype) > 1 else None for pin in self.inputs)
         object.__setattr__(self, "_repeated", repeated if any(repeated) else None)
+        alike = [positions for name in set(repeated) - {None}
+                 if len(positions := [at for at, variable in enumerate(repeated) if variable == name]) > 1]  # fmt: skip
+        odd = copied or any(fitters[at].is_count for positions in alike for at in positions)
+        # The types of arrays that each input takes as they are; None for one that takes a number.
+        nothing: frozenset[Any] = frozenset()
+        fits = tuple(nothing if odd or fitter.pin.many else None if fitter.is_count else fitter.allowed
+                     for fitter in fitters)  # fmt: skip
+        object.__setattr__(self, "_fits", fits)
+        object.__setattr__(self, "_alike", tuple((first, other) for first, *others in alike for other in others))
 
     def dtypes_of(self, pin: Pin) -> tuple[str, ...]:
         """The names of the types that `pin` may have."""
@@ -122,7 +132,12 @@ class Operator:
         try:
             if options:
                 return self._call_with_options(values, options)
-            results = self.compute(*self._fit(values))
+            if self._fit_already(values):
+                results = self.compute(*values)
+                if type(values[0]) is NDARRAY:
+                    return results
+            else:
+                results = self.compute(*self._fit(values))
             kind = _first_kind(values)
             if kind is not arrays.NUMPY:
                 if self.result is None:
@@ -159,6 +174,19 @@ class Operator:
             for array in value if pin.many else (value,):
                 if isinstance(array, np.ndarray):
                     yield pin.name, array
+
+    def _fit_already(self, values: tuple[Any, ...]) -> bool:
+        """Whether all are arrays and numbers as `compute` takes them, which most calls pass: one look at each."""
+        for allowed, value in zip(self._fits, values, strict=True):  # type: ignore[attr-defined]
+            if allowed is None:
+                if type(value) is not int or not -INT64_MAX <= value <= INT64_MAX:
+                    return False
+            elif type(value) is not NDARRAY or value.dtype not in allowed or not value.flags.carray:
+                return False
+        for first, other in self._alike:  # type: ignore[attr-defined]  # noqa: SIM110 (a generator takes longer)
+            if values[first].dtype is not values[other].dtype:
+                return False
+        return True
 
     def _fit(self, values: tuple[Any, ...]) -> list[Any]:
         fitted = self._fit_each(values)

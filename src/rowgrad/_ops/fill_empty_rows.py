@@ -3,6 +3,7 @@
 A ragged tensor is a sparse one with a single column, so both forms share everything but their names.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,29 +15,49 @@ from rowgrad._ops.order import order_ids
 from rowgrad._ops.pins import Pin
 from rowgrad._ops.results import FilledRagged, FilledRows, FillGradient
 from rowgrad._ops.sparse_segment_grad import Factors, sum_rows
-from rowgrad._runtime import dtypes
+from rowgrad._runtime import dtypes, threads
 from rowgrad._runtime.dtypes import NUMBERS, PLAIN, Array
-from rowgrad._runtime.memory import allocate, place, scratch
+from rowgrad._runtime.memory import POOLED, allocate, place, scratch
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError
 
+BOOL, INT64 = np.dtype(bool), np.dtype(np.int64)
+TEXT = "USOT"  # kinds of types that kernels know nothing of
+# A call that moves fewer bytes, in grains of work (see `threads`), is one thread's: it is done before others wake.
+MANY_GRAINS = 10
+# Empty arrays tell kernels the types that sums are made in.
+NO_SUMS = {sums: np.empty(0, sums) for sums in (dtypes.summing(dtypes.NUMPY[name]).sums for name in NUMBERS)}
+
 
 def _fill_sparse(indices: Array, values: Array, dense_shape: Array, default_value: Array) -> FilledRows:
+    if not (
+        dense_shape.ndim == values.ndim == 1
+        and indices.ndim == 2
+        and default_value.ndim == 0
+        and indices.shape == (values.size, dense_shape.size)
+        and dense_shape.size
+    ):
+        _check_sparse(indices, values, dense_shape, default_value)
+    rows = int(dense_shape[0])
+    if rows < 0:
+        checks.not_negative("dense_shape", dense_shape, 0)
+    return FilledRows(*_fill(indices, values, rows, default_value, "indices", "dense_shape"))
+
+
+def _check_sparse(indices: Array, values: Array, dense_shape: Array, default_value: Array) -> None:
+    """Raise the error for arrays whose shapes do not belong together."""
     checks.rank("dense_shape", dense_shape, 1)
     checks.rank("indices", indices, 2)
     checks.rank("values", values, 1)
     checks.same_length("values", values.size, "indices", indices.shape[0])
     checks.same_length("dense_shape", dense_shape.size, "a row of indices", indices.shape[1])
     checks.rank("default_value", default_value, 0)
-    if dense_shape.size == 0:
-        raise InvalidArgumentError(
-            "dense_shape is empty; its first element must be the number of rows. Pass the shape of the tensor.",
-            code="wrong-rank",
-            argument="dense_shape",
-            value=(),
-        )
-    rows = checks.not_negative("dense_shape", dense_shape, 0)
-    return FilledRows(*_fill(indices, values, rows, default_value, "indices", "dense_shape"))
+    raise InvalidArgumentError(
+        "dense_shape is empty; its first element must be the number of rows. Pass the shape of the tensor.",
+        code="wrong-rank",
+        argument="dense_shape",
+        value=(),
+    )
 
 
 def _fill_ragged(value_rowids: Array, values: Array, nrows: Any, default_value: Array) -> FilledRagged:
@@ -54,49 +75,81 @@ def _fill(
     indices: Array, values: Array, rows: int, default_value: Array, argument: str, rows_from: str
 ) -> tuple[Array, Array, Array, Array]:
     size, rank = indices.shape
-    empty = allocate((rows,), bool, argument=rows_from)
     if rows == 0 and size > 0:
         raise _bad_row(indices, 0, rows, argument)
-    flat = indices.reshape(-1)
+    if values.dtype.kind in TEXT:
+        # Kernels know nothing of text: it follows the map that they make.
+        nothing, default = np.empty(size, np.uint8), np.zeros((), np.uint8)
+        found, _, empty, reverse = _fill(indices, nothing, rows, default, argument, rows_from)
+        output = np.full(found.shape[0], default_value, np.result_type(values.dtype, default_value.dtype))
+        output[reverse] = values
+        return found, output, empty, reverse
+    together = size > 0 and (size + rows) * (rank * 16 + 24) >= MANY_GRAINS * threads.GRAIN
+    return (_fill_together if together else _fill_alone)(indices, values, rows, default_value, argument, rows_from)
+
+
+def _fill_alone(
+    indices: Array, values: Array, rows: int, default_value: Array, argument: str, rows_from: str
+) -> tuple[Array, Array, Array, Array]:
+    """By one thread."""
+    size, rank = indices.shape
+    flat = indices.ravel()
+    distinct = kernels.fill_empty_rows.inspect(flat, rank, size, rows)
+    in_order = distinct >= 0
+    if distinct == -1:
+        rows_of, counts = np.empty(size, INT64), np.zeros(rows, INT64)
+        distinct = kernels.fill_empty_rows.count_rows(flat, rank, size, rows, rows_of, counts)
+    if distinct < 0:
+        raise _bad_row(indices, -2 - distinct, rows, argument)
+    full = size + rows - distinct
+    new: Any = np.empty if full * max(rank, 2) * 8 < POOLED else partial(allocate, argument=rows_from)
+    empty = new(rows, BOOL)
+    output_indices, output_values, reverse = new((full, rank), INT64), new(full, values.dtype), new(size, INT64)
+    (source, width), (default, _) = dtypes.as_words(values), dtypes.as_words(default_value)
+    results = output_indices.ravel(), dtypes.as_words(output_values)[0], empty, reverse
+    if not in_order:
+        kernels.fill_empty_rows.fill_counted(flat, rank, rows_of, counts, source, width, default, full, *results)
+    elif kernels.fill_empty_rows.fill(flat, rank, size, rows, source, width, default, full, *results) != full:
+        raise checks.changed(argument)
+    return output_indices, output_values, empty, reverse
+
+
+def _fill_together(
+    indices: Array, values: Array, rows: int, default_value: Array, argument: str, rows_from: str
+) -> tuple[Array, Array, Array, Array]:
+    """By several threads; entries whose rows do not come sorted are sorted first."""
+    size, rank = indices.shape
+    flat = indices.ravel()
     workers = Workers((size + rows) * (rank * 16 + 24))
-    info = np.array([-1, 0, 0, 0])
-    starts = np.empty(workers.chunks, np.int64)
-    workers.run(
-        kernels.fill_empty_rows.inspect_rows,
-        flat,
-        rank,
-        size,
-        rows,
-        np.empty(2 * workers.chunks, np.int64),
-        starts,
-        info,
-    )
-    bad, _, distinct, is_sorted = info.tolist()
-    if bad >= 0:
-        raise _bad_row(indices, bad, rows, argument)
+    chunks = workers.chunks
+    starts, info = np.empty(chunks, np.int64), np.array([-1, 0, 0, 0])
+    workers.run(kernels.fill_empty_rows.inspect_together, flat, rank, size, starts, info)
+    _, _, distinct, is_sorted = info.tolist()
     words, shift = np.empty(0, np.int64), 0
-    if not is_sorted:
+    if is_sorted:
+        if indices[0, 0] < 0 or indices[-1, 0] >= rows:
+            wrong = (indices[:, 0] < 0) | (indices[:, 0] >= rows)
+            raise _bad_row(indices, int(wrong.argmax()), rows, argument)
+    else:
         order = order_ids(workers, np.ascontiguousarray(indices[:, 0]), None, rows, size)
         if order.bad >= 0:
-            raise checks.changed(argument)
+            raise _bad_row(indices, order.bad, rows, argument)
         words, shift, starts, distinct = order.words, order.shift, order.row_starts, order.distinct
 
     full = size + rows - distinct
-    output_indices = allocate((full, rank), np.int64, argument=rows_from)
-    reverse = allocate((size,), np.int64)
-    is_text = values.dtype.kind in "USOT"
-    if is_text:
-        source, width, default = np.empty(0, np.uint8), 0, np.empty(0, np.uint8)
-    else:
-        (source, width), (default, _) = dtypes.as_words(values), dtypes.as_words(default_value)
-        output_values = allocate((full,), values.dtype, argument=rows_from)
+    empty = allocate((rows,), BOOL, argument=rows_from, zero=True)
+    output_indices = allocate((full, rank), INT64, argument=rows_from)
+    output_values = allocate((full,), values.dtype, argument=rows_from)
+    reverse = allocate((size,), INT64)
+    (source, width), (default, _) = dtypes.as_words(values), dtypes.as_words(default_value)
+    begins, ends = np.full((2, chunks), -1)
     workers.run(
-        kernels.fill_empty_rows.fill, flat, rank, size, rows, words, shift, starts, source, width, default, full,
-        output_indices.reshape(-1), source if is_text else dtypes.as_words(output_values)[0], empty, reverse,
+        kernels.fill_empty_rows.fill_together, flat, rank, size, rows, words, shift, starts, source, width, default,
+        full, output_indices.ravel(), dtypes.as_words(output_values)[0], empty, reverse, begins, ends,
     )  # fmt: skip
-    if is_text:
-        output_values = np.full(full, default_value, np.result_type(values.dtype, default_value.dtype))
-        output_values[reverse] = values
+    begins, ends = begins[begins >= 0], ends[begins >= 0]  # where there are entries
+    if ends[-1] != full or (begins[1:] != ends[:-1]).any():
+        raise checks.changed(argument)
     return output_indices, output_values, empty, reverse
 
 
@@ -113,23 +166,46 @@ def _check_map(reverse_index_map: Array, values_name: str, values: Array) -> Non
 
 
 def _fill_grad(reverse_index_map: Array, grad_values: Array, *, out: Array | None = None) -> FillGradient:
-    _check_map(reverse_index_map, "grad_values", grad_values)
-    stored, sums, parts = dtypes.summing(grad_values.dtype)
+    if reverse_index_map.ndim != 1 or grad_values.ndim != 1:
+        _check_map(reverse_index_map, "grad_values", grad_values)
+    dtype = grad_values.dtype
+    stored, sums, parts = dtypes.summing(dtype)
     full, size = grad_values.size, reverse_index_map.size
-    d_values = allocate((size,), grad_values.dtype)
-    d_default_value = np.zeros((), grad_values.dtype)
-    workers = Workers((full + size) * (8 + grad_values.itemsize))
-    bad = workers.run(
-        kernels.fill_empty_rows.fill_grad, reverse_index_map, grad_values.view(stored), parts, np.empty(0, sums),
-        allocate((full,), np.uint8), scratch(full + 1, np.int64), np.full(workers.chunks, -1),
-        d_values.view(stored), d_default_value.reshape(1).view(stored), np.empty(workers.chunks, np.int64),
-    )  # fmt: skip
+    work = (full + size) * (8 + dtype.itemsize)
+    d_values = np.empty(size, dtype) if work < POOLED else allocate((size,), dtype)
+    d_default_value = np.empty((), dtype)
+    values, target, default = grad_values, d_values, d_default_value.ravel()
+    if stored is not dtype:
+        values, target, default = values.view(stored), target.view(stored), default.view(stored)
+    if size == 0 or work < MANY_GRAINS * threads.GRAIN:
+        bad = kernels.fill_empty_rows.fill_grad(
+            reverse_index_map, values, parts, NO_SUMS[sums], np.empty(full, np.uint8), target, default
+        )
+    else:
+        bad = _fill_grad_together(reverse_index_map, values, full, parts, sums, target, default)
     if bad >= 0:
         raise _bad_map(reverse_index_map, bad, full, "the length of grad_values")
     if out is not None:
-        np.copyto(place(out, (size,), d_values.dtype, argument="out", zero=False),
-                  d_values)  # fmt: skip
+        np.copyto(place(out, (size,), dtype, argument="out", zero=False), d_values)
     return FillGradient(d_values, d_default_value)
+
+
+def _fill_grad_together(reverse: Array, values: Array, full: int, parts: int, sums: "np.dtype[Any]", target: Array,
+                        default: Array) -> int:  # fmt: skip
+    """By several threads: maps mostly ascend, and then each of them can tell at once which places are left out."""
+    workers = Workers((full + reverse.size) * (8 + values.itemsize))
+    begins, ends, bad = np.full((3, workers.chunks), -1)
+    unmapped = scratch(full + 1, np.int64)
+    if workers.run(
+        kernels.fill_empty_rows.fill_grad_together, reverse, values, full, parts, NO_SUMS[sums], unmapped, begins, ends,
+        target, default, bad,
+    ) < 0:  # fmt: skip
+        return -1
+    ends[:] = -1
+    return int(workers.run(
+        kernels.fill_empty_rows.fill_grad_anyhow, reverse, values, parts, NO_SUMS[sums], allocate((full,), np.uint8),
+        unmapped, begins, ends, target, default, bad,
+    ))  # fmt: skip
 
 
 def _bad_map(reverse_index_map: Array, position: int, full: int, name: str) -> InvalidArgumentError:

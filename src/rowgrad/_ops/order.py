@@ -11,6 +11,7 @@ from rowgrad._runtime.memory import allocate, scratch
 from rowgrad._runtime.threads import Workers
 
 WORD_BITS = 63
+INT64 = np.dtype(np.int64)
 LARGE_CALL = 1 << 15  # entries from which on ids of half the size are worth a kernel of their own
 COUNT_PARTNERS, COUNT_ROWS = 1, 2
 
@@ -40,7 +41,10 @@ def one_id_type(*ids: Array) -> tuple[Array, ...]:
 
     Converting the ids of a small call costs less than reading its arguments.
     """
-    if all(each.dtype == np.int64 for each in ids):
+    for each in ids:
+        if each.dtype is not INT64:
+            break
+    else:
         return ids
     if ids[0].size >= LARGE_CALL and all(each.dtype == np.int32 for each in ids):
         return ids

@@ -13,53 +13,70 @@ from rowgrad._ops.pins import INT64_MAX, Pin
 from rowgrad._ops.sparse_segment_grad import KINDS, SNAKE, WORDS, G
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import FLOATS, IDS, REALS, Array
-from rowgrad._runtime.memory import is_nontemporal, place
+from rowgrad._runtime.memory import NONTEMPORAL, POOLED, is_nontemporal, place
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError, RowgradError
 
 if TYPE_CHECKING:
     from rowgrad._ops.plan import Plan
 
+INT64 = np.dtype(np.int64)
+INT32_MAX = 2**31 - 1
 CACHED = 1 << 21  # a table up to this many bytes is in the caches, and prefetching its rows costs more than it saves
 AHEAD = 16  # entries; the rows of a larger table are fetched so long before they are needed
 
 
 def _pool(kind: int, data: Array, indices: Array, segment_ids: Array, num_segments: Any = None, *,
           plan: "Plan | None" = None, out: Array | None = None) -> Array:  # fmt: skip
-    if num_segments is not None:
+    if type(num_segments) is not int and num_segments is not None:
         num_segments = checks.count("num_segments", num_segments)
+    size = indices.size
+    fits = indices.ndim == segment_ids.ndim == 1 and segment_ids.size == size and data.ndim
+    if not fits or (num_segments is not None and num_segments < 0):
+        _check(data, indices, segment_ids, num_segments)
+    rows, data_rows, dtype = _rows(segment_ids, num_segments), data.shape[0], data.dtype
+    row_size = data.nbytes // data_rows if data_rows else 0
+    if rows * max(row_size, 1) > INT64_MAX:
+        raise _too_large("num_segments" if num_segments is not None else "segment_ids", rows)
+
+    argument = "segment_ids" if num_segments is None else "num_segments"
+    # Where most rows have no segment, memory that comes zeroed is cheaper than zeroing it.
+    zero = (rows > 2 * size and out is None) or size == 0
+    if plan is not None:
+        plan.check("data", data_rows, "the output", rows)
+    shape = (rows, *data.shape[1:])
+    if zero or out is not None or rows * row_size >= POOLED:
+        output = place(out, shape, dtype, argument=argument, zero=zero)
+        if size == 0:
+            return output
+    else:
+        output = np.empty(shape, dtype)
+    stored, sums, _ = dtypes.summing(dtype)
+    width = output.size // rows
+    source, target = data.ravel(), output.ravel()
+    if stored is not dtype:
+        source, target = source.view(stored), target.view(stored)
+    ids = (indices, segment_ids) if indices.dtype is segment_ids.dtype is INT64 else one_id_type(indices, segment_ids)
+    workers = Workers(size * (16 + row_size))
+    nontemporal = output.nbytes >= NONTEMPORAL and is_nontemporal(output, row_size)
+    bad = workers.run(
+        kernels.sparse_segment.pool, *ids, rows, data_rows, source, width, kind, kernels.lanes.lanes_for(sums, width),
+        target, nontemporal, not zero, AHEAD if data.nbytes > CACHED else 0, np.empty(workers.chunks, INT64),
+    )  # fmt: skip
+    if bad >= 0:
+        bad = _first_bad(bad, indices, segment_ids, rows, data_rows)
+        raise _diagnose(bad, indices, segment_ids, rows, data_rows, num_segments is not None)
+    return output
+
+
+def _check(data: Array, indices: Array, segment_ids: Array, num_segments: int | None) -> None:
+    """Raise the error for arrays whose shapes do not belong together, or a negative number of segments."""
+    if num_segments is not None:
+        checks.count("num_segments", num_segments)
     checks.rank("indices", indices, 1)
     checks.rank("segment_ids", segment_ids, 1)
     checks.same_length("segment_ids", segment_ids.size, "indices", indices.size)
     checks.at_least_vector("data", data)
-    rows = _rows(segment_ids, num_segments)
-    row_size = data.nbytes // data.shape[0] if data.shape[0] else 0
-    if rows * max(row_size, 1) > INT64_MAX:
-        raise _too_large("num_segments" if num_segments is not None else "segment_ids", rows)
-
-    size = indices.size
-    argument = "segment_ids" if num_segments is None else "num_segments"
-    # Where most rows have no segment, memory that comes zeroed is cheaper than zeroing it.
-    mostly_empty = rows > 2 * size
-    zero = (mostly_empty and out is None) or size == 0
-    if plan is not None:
-        plan.check("data", data.shape[0], "the output", rows)
-    output = place(out, (rows, *data.shape[1:]), data.dtype, argument=argument, zero=zero)
-    if size == 0:
-        return output
-    stored, sums, _ = dtypes.summing(data.dtype)
-    width = output.size // rows
-    workers = Workers(size * (16 + row_size))
-    bad = workers.run(
-        kernels.sparse_segment.pool, *one_id_type(indices, segment_ids), rows, data.shape[0],
-        data.reshape(-1).view(stored), width, kind, kernels.lanes.lanes_for(sums, width),
-        output.reshape(-1).view(stored), is_nontemporal(output, row_size), not zero,
-        AHEAD if data.nbytes > CACHED else 0, np.empty(workers.chunks, np.int64),
-    )  # fmt: skip
-    if bad >= 0:
-        bad = _first_bad(bad, indices, segment_ids, rows, data.shape[0])
-        raise _diagnose(bad, indices, segment_ids, rows, data.shape[0], num_segments is not None)
-    return output
 
 
 def _rows(segment_ids: Array, num_segments: int | None) -> int:
@@ -67,12 +84,11 @@ def _rows(segment_ids: Array, num_segments: int | None) -> int:
     if segment_ids.size == 0:
         return num_segments or 0
     last = int(segment_ids[-1])
-    position = segment_ids.size - 1
-    if last == np.iinfo(segment_ids.dtype).max:
-        raise _too_large("segment_ids", last + 1)
     rows = last + 1 if num_segments is None else num_segments
+    if last >= INT32_MAX and last == np.iinfo(segment_ids.dtype).max:
+        raise _too_large("segment_ids", last + 1)
     if not 0 <= last < rows:
-        raise _bad_segment(segment_ids, position, rows, num_segments is not None)
+        raise _bad_segment(segment_ids, segment_ids.size - 1, rows, num_segments is not None)
     return rows
 
 

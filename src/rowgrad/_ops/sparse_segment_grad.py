@@ -4,7 +4,6 @@ A gradient sends the gradient row of each segment back to the table rows that we
 entries by table row, then sum each row. The gradient of a gradient pools again, with the same factors.
 """
 
-from collections.abc import Callable
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,21 +19,34 @@ from rowgrad._ops.pins import Pin
 from rowgrad._ops.results import RowGradient
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import FLOATS, IDS, Array
-from rowgrad._runtime.memory import allocate, borrow_work, is_nontemporal, place, place_uncleared, return_work
+from rowgrad._runtime.memory import POOLED, allocate, borrow_work, is_nontemporal, place, place_uncleared, return_work
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import OutOfRangeError, RowgradError
 
 if TYPE_CHECKING:
     from rowgrad._ops.plan import Plan
 
+# What `diagnose` takes behind the position: indices, segment ids, and their limits with the names of these.
+Blamed = tuple[Array, Array, int, str, int, str]
+GRAD_ROWS = "the number of rows of grad"
 KINDS = {"Sum": SUM, "Mean": MEAN, "SqrtN": SQRT_N}
 NOTHING = np.empty(0, np.int64)
+INT64 = np.dtype(np.int64)
+CACHED = 1 << 23  # bytes of a dense result and of what is added to it; up to so many, adding does not wait for memory
 FEW_SEGMENTS = 1 << 18  # whose factors NumPy makes as fast as a kernel that would have to be compiled first
 SMALL_ROW = 4096  # bytes in a row up to which a call of few entries counts as small
 SNAKE = {"Sum": "sum", "Mean": "mean", "SqrtN": "sqrt_n"}
 
 
 def check_pairs(grad: Array, indices: Array, segment_ids: Array, count_name: str, count: Any) -> int:
+    if (
+        indices.ndim == segment_ids.ndim == 1
+        and indices.size == segment_ids.size
+        and grad.ndim
+        and type(count) is int
+        and count >= 0
+    ):
+        return count
     checks.rank("indices", indices, 1)
     checks.rank("segment_ids", segment_ids, 1)
     number = checks.count(count_name, count, least=None)
@@ -121,18 +133,25 @@ def sum_rows(workers: Workers, order: Order, values: Array, factors: Factors, *,
     return dense
 
 
-def _sum_pairs(kind: int, values: Array, rows: Array, partners: Array, row_limit: int,
-               bad: Callable[[int], RowgradError], *, by_row: bool, compact: bool, argument: str,
-               plan: "Plan | None" = None, out: Array | None = None) -> Any:  # fmt: skip
-    """Sum values[partner] · factor into its row, for each (row, partner); the factor is the row's or the partner's.
-
-    `bad` makes the error for an entry that is out of range.
-    """
+def _sum_pairs(kind: int, values: Array, rows: Array, partners: Array, row_limit: int, blamed: Blamed, by_row: bool,
+               compact: bool, argument: str, plan: "Plan | None" = None, out: Array | None = None) -> Any:  # fmt: skip
+    """Sum values[partner] · factor into its row, for each (row, partner); the factor is the row's or the partner's."""
     if values.size == 0:
         kind = SUM  # rows without columns: nothing to scale, however many segments there are
-    if plan is None and out is None and _is_small(kind, values, rows, row_limit, by_row):
-        return _sum_small(kind, values, rows, partners, row_limit, bad, by_row, compact, argument)
-    workers, order = _sort(kind, values, rows, partners, row_limit, bad, by_row, argument, plan)
+    if plan is None:
+        size, partner_limit = rows.size, values.shape[0]
+        row_bytes = values.nbytes // partner_limit if partner_limit else 0
+        scaled = 1 if kind == SUM else row_limit if by_row else partner_limit
+        if (
+            not compact
+            and (row_limit + size) * row_bytes <= CACHED
+            and scaled <= 4 * size + SMALL
+            and dtypes.is_summed_as_stored(values.dtype)
+        ):
+            return _add_rows(kind, values, rows, partners, row_limit, blamed, by_row, argument, out, scaled)
+        if out is None and _is_small(size, scaled, row_bytes, row_limit, partner_limit):
+            return _sum_small(kind, values, rows, partners, row_limit, blamed, by_row, compact, argument)
+    workers, order = _sort(kind, values, rows, partners, row_limit, blamed, by_row, argument, plan)
     factors = factors_of(workers, kind, order, values.dtype, by_row=by_row)
     if compact:
         unique = np.empty(order.distinct, np.int64)
@@ -141,15 +160,26 @@ def _sum_pairs(kind: int, values: Array, rows: Array, partners: Array, row_limit
     return sum_rows(workers, order, values, factors, rows=row_limit, argument=argument, out=out)
 
 
-def _is_small(kind: int, values: Array, rows: Array, row_limit: int, by_row: bool) -> bool:
-    partner_limit = values.shape[0]
-    row_bytes = values.nbytes // partner_limit if partner_limit else 0
-    scaled = 0 if kind == SUM else row_limit if by_row else partner_limit
-    return rows.size <= SMALL and scaled <= SMALL and row_bytes <= SMALL_ROW and row_limit < 2**31 > partner_limit
+def _add_rows(kind: int, values: Array, rows: Array, partners: Array, row_limit: int, blamed: Blamed, by_row: bool,
+              argument: str, out: Array | None, scaled: int) -> Array:  # fmt: skip
+    """The same into a dense result that the caches hold: without sorting, in the order of input."""
+    shape, dtype, width = (row_limit, *values.shape[1:]), values.dtype, prod(values.shape[1:])
+    if out is None and row_limit * width * dtype.itemsize < POOLED:
+        output = np.empty(shape, dtype)
+    else:
+        output = place(out, shape, dtype, argument=argument, zero=False)
+    ids = (rows, partners) if rows.dtype is partners.dtype is INT64 else one_id_type(rows, partners)
+    position = kernels.sparse_segment_grad.add_rows(
+        *ids, row_limit, values.shape[0], kind, by_row, values.ravel(), width,
+        kernels.lanes.lanes_for(dtype, width), output.ravel(), np.empty(scaled, INT64), np.empty(scaled, dtype),
+    )  # fmt: skip
+    if position >= 0:
+        raise diagnose(position, *blamed)
+    return output
 
 
-def _sort(kind: int, values: Array, rows: Array, partners: Array, row_limit: int, bad: Callable[[int], RowgradError],
-          by_row: bool, argument: str, plan: "Plan | None") -> tuple[Workers, Order]:  # fmt: skip
+def _sort(kind: int, values: Array, rows: Array, partners: Array, row_limit: int, blamed: Blamed, by_row: bool,
+          argument: str, plan: "Plan | None") -> tuple[Workers, Order]:  # fmt: skip
     """The order of the pairs, and the workers for what is made of it."""
     partner_limit = values.shape[0]
     workers = Workers(rows.size * (16 + (values.nbytes // partner_limit if partner_limit else 0)))
@@ -157,7 +187,7 @@ def _sort(kind: int, values: Array, rows: Array, partners: Array, row_limit: int
         counted = 0 if kind == SUM else COUNT_ROWS if by_row else COUNT_PARTNERS
         order = order_ids(workers, rows, partners, row_limit, partner_limit, counted=counted)
         if order.bad >= 0:
-            raise bad(order.bad)
+            raise diagnose(order.bad, *blamed)
     else:
         plan.check(argument, row_limit, "grad", partner_limit)
         order = plan.order
@@ -165,55 +195,55 @@ def _sort(kind: int, values: Array, rows: Array, partners: Array, row_limit: int
     return workers, order
 
 
+def _is_small(size: int, scaled: int, row_bytes: int, row_limit: int, partner_limit: int) -> bool:
+    return size <= SMALL and scaled <= SMALL and row_bytes <= SMALL_ROW and row_limit < 2**31 > partner_limit
+
+
 def sum_few(kind: int, grad: Array, indices: Array, segment_ids: Array, rows: int,
             rows_name: str) -> RowGradient | None:  # fmt: skip
     """The compact gradient of a small call, to be used at once; None where it is not small."""
-    if not _is_small(kind, grad, indices, rows, False):
+    segments = grad.shape[0]
+    row_bytes = grad.nbytes // segments if segments else 0
+    if not _is_small(indices.size, 1 if kind == SUM else segments, row_bytes, rows, segments):
         return None
-    bad = _diagnosis(grad, indices, segment_ids, rows, rows_name)
-    found: RowGradient = _sum_small(kind, grad, indices, segment_ids, rows, bad, False, True, rows_name)
+    blamed = indices, segment_ids, rows, rows_name, grad.shape[0], GRAD_ROWS
+    found: RowGradient = _sum_small(kind, grad, indices, segment_ids, rows, blamed, False, True, rows_name)
     return found
 
 
 def sort_pairs(kind: int, grad: Array, indices: Array, segment_ids: Array, rows: int, rows_name: str,
                plan: "Plan | None") -> tuple[Workers, Order]:  # fmt: skip
     """The order of (index, segment) pairs, for a gradient that is not made but used at once."""
-    bad = _diagnosis(grad, indices, segment_ids, rows, rows_name)
-    return _sort(kind, grad, indices, segment_ids, rows, bad, False, rows_name, plan)
+    blamed = indices, segment_ids, rows, rows_name, grad.shape[0], GRAD_ROWS
+    return _sort(kind, grad, indices, segment_ids, rows, blamed, False, rows_name, plan)
 
 
-def _diagnosis(grad: Array, indices: Array, segment_ids: Array, rows: int,
-               rows_name: str) -> Callable[[int], RowgradError]:  # fmt: skip
-    """What makes the error for an entry that is out of range."""
-
-    def bad(position: int) -> RowgradError:
-        return diagnose(position, indices, segment_ids, rows, rows_name, grad.shape[0], "the number of rows of grad")
-
-    return bad
-
-
-def _sum_small(kind: int, values: Array, rows: Array, partners: Array, row_limit: int,
-               bad: Callable[[int], RowgradError], by_row: bool, compact: bool, argument: str) -> Any:  # fmt: skip
+def _sum_small(kind: int, values: Array, rows: Array, partners: Array, row_limit: int, blamed: Blamed, by_row: bool,
+               compact: bool, argument: str) -> Any:  # fmt: skip
     """The same by one kernel: for a handful of entries, calling several takes longer than the work."""
     stored, sums, parts = dtypes.summing(values.dtype)
     size, tail = rows.size, values.shape[1:]
     if compact:
-        output, unique = np.empty((size, *tail), values.dtype), np.empty(size, np.int64)
+        output, unique = np.empty((size, *tail), values.dtype), np.empty(size, INT64)
     else:
         output, unique = allocate((row_limit, *tail), values.dtype, argument=argument, zero=True), NOTHING
-    flat, width = output.reshape(-1), parts * prod(tail)
-    source = values.reshape(-1)
+    flat, width = output.ravel(), parts * prod(tail)
+    source = values.ravel()
     if stored is not values.dtype:
         flat, source = flat.view(stored), source.view(stored)
+    ids = (rows, partners) if rows.dtype is partners.dtype is INT64 else one_id_type(rows, partners)
     work = borrow_work(sums)
     distinct = kernels.sparse_segment_grad.sum_small(
-        *one_id_type(rows, partners), row_limit, values.shape[0], kind, by_row, source, width, compact,
-        kernels.lanes.lanes_for(sums, width), flat, unique, *work,
+        *ids, row_limit, values.shape[0], kind, by_row, source, width, compact, kernels.lanes.lanes_for(sums, width),
+        flat, unique, *work,
     )  # fmt: skip
     return_work(work)
     if distinct < 0:
-        raise bad(-1 - distinct)
-    return RowGradient(output[:distinct], unique[:distinct].astype(rows.dtype, copy=False)) if compact else output
+        raise diagnose(-1 - distinct, *blamed)
+    if not compact:
+        return output
+    unique = unique[:distinct]
+    return RowGradient(output[:distinct], unique if rows.dtype is INT64 else unique.astype(rows.dtype))
 
 
 def _gradient(kind: int, compact: bool, grad: Array, indices: Array, segment_ids: Array, count: Any, *,
@@ -226,11 +256,10 @@ def _gradient(kind: int, compact: bool, grad: Array, indices: Array, segment_ids
         output = place(out, shape, grad.dtype, argument=rows_name, zero=True)
         return RowGradient(output, np.empty(0, indices.dtype)) if compact else output
     segments = grad.shape[0]
-    bad = _diagnosis(grad, indices, segment_ids, rows, rows_name)
     if segment_ids[-1] >= segments:
-        raise _bad_segment(segment_ids, segment_ids.size - 1, segments, "the number of rows of grad")
-    return _sum_pairs(kind, grad, indices, segment_ids, rows, bad, by_row=False, compact=compact, argument=rows_name,
-                      plan=plan, out=out)  # fmt: skip
+        raise _bad_segment(segment_ids, segment_ids.size - 1, segments, GRAD_ROWS)
+    blamed = indices, segment_ids, rows, rows_name, segments, GRAD_ROWS
+    return _sum_pairs(kind, grad, indices, segment_ids, rows, blamed, False, compact, rows_name, plan, out)
 
 
 def _pool_again(kind: int, grad: Array, indices: Array, segment_ids: Array, count: Any, *,
@@ -239,13 +268,8 @@ def _pool_again(kind: int, grad: Array, indices: Array, segment_ids: Array, coun
     segments = check_pairs(grad, indices, segment_ids, "num_segments", count)
     if segments == 0 or indices.size == 0:
         return place(out, (segments, *grad.shape[1:]), grad.dtype, argument="num_segments", zero=True)
-
-    def bad(position: int) -> RowgradError:
-        rows_name = "the number of rows of grad"
-        return diagnose(position, indices, segment_ids, grad.shape[0], rows_name, segments, "num_segments")
-
-    return _sum_pairs(kind, grad, segment_ids, indices, segments, bad, by_row=True, compact=False,
-                      argument="num_segments", out=out)  # fmt: skip
+    blamed = indices, segment_ids, grad.shape[0], GRAD_ROWS, segments, "num_segments"
+    return _sum_pairs(kind, grad, segment_ids, indices, segments, blamed, True, False, "num_segments", None, out)
 
 
 def _index_rank(sorted_unique_indices: Array, indices: Array) -> Array:

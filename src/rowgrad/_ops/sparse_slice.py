@@ -1,5 +1,8 @@
 """Slice a sparse tensor, and send gradients back to the entries that were kept."""
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 
 from rowgrad import _kernels as kernels
@@ -7,16 +10,62 @@ from rowgrad._ops import checks
 from rowgrad._ops.catalogue import Example, Operator, declare
 from rowgrad._ops.pins import Pin
 from rowgrad._ops.results import SparseTensor
-from rowgrad._runtime import dtypes
+from rowgrad._runtime import dtypes, threads
 from rowgrad._runtime.dtypes import NUMBERS, PLAIN, QUANTISED, Array
-from rowgrad._runtime.memory import allocate, place
+from rowgrad._runtime.memory import POOLED, allocate, place
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError
 
+INT64 = np.dtype(np.int64)
 MOST_DIMENSIONS = 254
+TEXT = "USOT"  # kinds of types that kernels know nothing of
+# A call that moves fewer bytes, in grains of work (see `threads`), is one thread's: it is done before others wake.
+MANY_GRAINS = 3
 
 
 def _slice(indices: Array, values: Array, shape: Array, start: Array, size: Array) -> SparseTensor:
+    rank = shape.size
+    if not (
+        values.ndim == shape.ndim == start.ndim == size.ndim == 1
+        and indices.shape == (values.size, rank)
+        and start.size == size.size == rank
+    ):
+        _check_slice(indices, values, shape, start, size)
+    if values.dtype.kind in TEXT:
+        # Kernels know nothing of text: it is taken by position afterwards.
+        found = _slice(indices, np.arange(values.size), shape, start, size)
+        return SparseTensor(found[0], values[found[1]], found[2])
+    flat, entries = indices.ravel(), values.size
+    output_shape, window = np.empty(rank, INT64), np.empty(rank, INT64)
+    if rank > MOST_DIMENSIONS:
+        window_shape(shape, start, size)
+    work = entries * (rank * 8 + 8)
+    workers = None if work < MANY_GRAINS * threads.GRAIN else Workers(work)
+    total = kernels.sparse_slice.count_window(
+        flat, entries if workers is None else 0, rank, shape, start, size, output_shape, window
+    )
+    if total < 0:
+        window_shape(shape, start, size)
+        raise checks.changed("shape")
+    if workers is not None:
+        kept = np.empty(workers.chunks + 1, np.int64)
+        workers.run(kernels.sparse_slice.count_window_together, flat, entries, rank, start, window, kept)
+        total = int(kept[-1])
+    new: Any = np.empty if total * max(rank, 2) * 8 < POOLED else allocate
+    output_indices, output_values = new((total, rank), INT64), new(total, values.dtype)
+    words, width = dtypes.as_words(values)
+    results = output_indices.ravel(), dtypes.as_words(output_values)[0]
+    if workers is None:
+        kernels.sparse_slice.copy_window(flat, entries, rank, start, window, total, words, width, *results)
+    else:
+        workers.run(
+            kernels.sparse_slice.copy_window_together, flat, entries, rank, start, window, kept, words, width, *results
+        )
+    return SparseTensor(output_indices, output_values, output_shape)
+
+
+def _check_slice(indices: Array, values: Array, shape: Array, start: Array, size: Array) -> None:
+    """Raise the error for arrays whose shapes do not belong together."""
     checks.rank("indices", indices, 2)
     checks.rank("values", values, 1)
     checks.rank("shape", shape, 1)
@@ -26,25 +75,6 @@ def _slice(indices: Array, values: Array, shape: Array, start: Array, size: Arra
     checks.rank("size", size, 1)
     checks.same_length("start", start.size, "shape", shape.size)
     checks.same_length("size", size.size, "shape", shape.size)
-    output_shape = window_shape(shape, start, size)
-
-    entries, rank = indices.shape
-    flat, window = indices.reshape(-1), np.maximum(size, 0)
-    workers = Workers(entries * (rank * 8 + 8))
-    kept = np.empty(workers.chunks + 1, np.int64)
-    workers.run(kernels.sparse_slice.count_window, flat, entries, rank, start, window, kept)
-    total = int(kept[-1])
-    output_indices = allocate((total, rank), np.int64)
-    is_text = values.dtype.kind in "USOT"
-    # Text is taken by position afterwards; kernels know nothing of it.
-    source = np.arange(entries) if is_text else values
-    output_values = allocate((total,), source.dtype)
-    words, width = dtypes.as_words(source)
-    workers.run(
-        kernels.sparse_slice.copy_window, flat, entries, rank, start, window, kept, words, width,
-        output_indices.reshape(-1), dtypes.as_words(output_values)[0],
-    )  # fmt: skip
-    return SparseTensor(output_indices, values[output_values] if is_text else output_values, output_shape)
 
 
 def window_shape(shape: Array, start: Array, size: Array) -> Array:
@@ -68,6 +98,14 @@ def window_shape(shape: Array, start: Array, size: Array) -> Array:
 
 
 def _check_grad(values_name: str, values: Array, along: str, inputs: Array, start: Array, outputs: Array) -> None:
+    entries, selected = inputs.shape[:1], outputs.shape[:1]
+    if (
+        inputs.ndim == outputs.ndim == 2
+        and inputs.shape[1:] == outputs.shape[1:] == start.shape
+        and selected <= entries
+        and values.shape == (selected if along == "output_indices" else entries)
+    ):
+        return
     checks.rank("input_indices", inputs, 2)
     checks.rank("output_indices", outputs, 2)
     checks.rank(values_name, values, 1)
@@ -90,7 +128,8 @@ def _send(values: Array, inputs: Array, start: Array, outputs: Array, out: Array
     """Copy values from each output to the input that it came from, or, `forwards`, from the input to the output."""
     entries, selected = inputs.shape[0], outputs.shape[0]
     shape = (selected if forwards else entries,)
-    target = allocate(shape, values.dtype, zero=selected == 0)
+    new: Any = np.empty if shape[0] * 16 < POOLED and selected > 0 else partial(allocate, zero=selected == 0)
+    target: Array = new(shape, values.dtype)
     if selected > 0:
         _send_some(values, inputs, start, outputs, target, forwards)
     if out is None:
@@ -104,14 +143,18 @@ def _send_some(values: Array, inputs: Array, start: Array, outputs: Array, targe
     entries, rank = inputs.shape
     selected = outputs.shape[0]
     (words, width), (target_words, _) = dtypes.as_words(values), dtypes.as_words(target)
+    pairs = inputs.ravel(), entries, outputs.ravel(), selected, rank, start
     matched = -1
-    for workers in (Workers(entries * rank * 8), Workers(0)):  # alone, if together it does not work out
+    if entries * rank * 8 >= MANY_GRAINS * threads.GRAIN:
+        workers = Workers(entries * rank * 8)
+        scratch = np.empty((3, workers.chunks + 1), np.int64)
         matched = workers.run(
-            kernels.sparse_slice.send, inputs.reshape(-1), entries, outputs.reshape(-1), selected, rank, start,
-            *np.empty((3, workers.chunks + 1), np.int64), forwards, words, width, target_words,
-        )  # fmt: skip
-        if matched == selected:
-            return
+            kernels.sparse_slice.send_together, *pairs, *scratch, forwards, words, width, target_words
+        )
+    if matched != selected:  # alone, if together it does not work out
+        matched = kernels.sparse_slice.send(*pairs, forwards, words, width, target_words)
+    if matched == selected:
+        return
     raise InvalidArgumentError(
         f"output_indices[{matched}] is {outputs[matched].tolist()}, and no entry of input_indices behind the match "
         f"before it is that plus input_start {start.tolist()}. The outputs must be inputs, in the same order.",

@@ -61,8 +61,15 @@ _SUMMING = {
 }
 
 
+def is_summed_as_stored(dtype: np.dtype[Any]) -> bool:
+    """Whether sums of `dtype` can be made in place, one number for each value."""
+    return _SUMMING[dtype].sums is dtype
+
+
+_WORDS = {size: (np.dtype(f"u{min(size, 8)}"), max(size // 8, 1)) for size in (1, 2, 4, 8, 16)}
+
+
 def as_words(values: Array) -> tuple[Array, int]:
     """Values as unsigned words for copying, and how many words each takes."""
-    size = values.dtype.itemsize
-    word = np.dtype(f"u{min(size, 8)}")
-    return values.reshape(-1).view(word), size // word.itemsize
+    word, width = _WORDS[values.itemsize]
+    return values.ravel().view(word), width

@@ -39,12 +39,15 @@ _free_work: "dict[np.dtype[Any], list[tuple[Array, Array]]]" = {}
 MOST_FREE_SCRATCH = 8  # blocks; more calls at the same time are rare
 
 
-def allocate(shape: tuple[int, ...], dtype: Any, *, argument: str | None = None, zero: bool = False) -> Array:
+def allocate(shape: int | tuple[int, ...], dtype: Any, *, argument: str | None = None, zero: bool = False) -> Array:
     """A new array, or `OutOfMemoryError`, blaming `argument`, if it would not fit.
 
     New memory that has to be zero comes so from the operating system, page by page, as it is touched.
     """
-    array, is_zero = _allocate(shape, np.dtype(dtype), argument, zero)
+    dtype, shape = np.dtype(dtype), (shape,) if isinstance(shape, int) else shape
+    if prod(shape) * dtype.itemsize < POOLED:
+        return np.zeros(shape, dtype) if zero else np.empty(shape, dtype)
+    array, is_zero = _allocate(shape, dtype, argument, zero)
     if zero and not is_zero:
         clear(array)
     return array
@@ -84,8 +87,10 @@ def place(out: Array | None, shape: tuple[int, ...], dtype: Any, *, argument: st
 
     That `out` shares no memory with an input is seen to before, for all operators alike (see `check_apart`).
     """
-    array, is_zero = place_uncleared(out, shape, dtype, argument=argument, zero=zero)
-    if zero and not is_zero:
+    if out is None:
+        return allocate(shape, dtype, argument=argument, zero=zero)
+    array, _ = place_uncleared(out, shape, dtype, argument=argument, zero=zero)
+    if zero:
         clear(array)
     return array
 
