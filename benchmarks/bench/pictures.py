@@ -67,7 +67,7 @@ def _panel(axis: Any, title: str, panel: dict[str, dict[str, float]]) -> dict[st
             drawn[peer] = axis.barh(place, ratio - 1, left=1, height=0.85, color=COLOURS[peer])
             side, shift = ("left", 3) if ratio >= 1 else ("right", -3)
             axis.annotate(
-                f"{ratio:.1f}", (ratio, place), xytext=(shift, 0), textcoords="offset points", va="center",
+                f"{ratio:.2g}", (ratio, place), xytext=(shift, 0), textcoords="offset points", va="center",
                 fontsize=7.5, ha=side,
             )  # fmt: skip
             place += 1
@@ -79,7 +79,8 @@ def _panel(axis: Any, title: str, panel: dict[str, dict[str, float]]) -> dict[st
     axis.set_yticks(ticks, list(panel))
     axis.invert_yaxis()
     axis.set_title(title, loc="left", fontsize=10, fontweight="bold")
-    axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    for formatted in (axis.xaxis.set_major_formatter, axis.xaxis.set_minor_formatter):
+        formatted(lambda value, _: f"{value:g}")
     axis.grid(axis="x", color=FAINT, linewidth=0.6)
     axis.set_axisbelow(True)
     axis.tick_params(which="both", length=0)

@@ -111,5 +111,6 @@ def _load(peers: Iterable[str]) -> None:
 def _set_threads(threads: int) -> None:
     """For us, PyTorch and FBGEMM; TensorFlow's number cannot change any more."""
     rowgrad.set_num_threads(threads)
-    if "torch" in sys.modules:
-        sys.modules["torch"].set_num_threads(threads)
+    torch: Any = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(threads)

@@ -63,6 +63,7 @@ def test_alone(tmp_path):
     [
         (["--quick"], "one layer/a/forward", 3),
         (["--full"], "operators/SparseSlice/500", 7),
+        (["--full", "--quick"], "operators/SparseSlice/500", 3),
         (["--only", "operators/*500"], "operators/SparseSlice/500", 7),
     ],
 )
@@ -99,11 +100,6 @@ def test_a_wrong_answer_is_an_error(monkeypatch, installed):
     assert result.exit_code == 1
     assert "✗ one layer/a/forward: torch: wrong answer: " in result.stdout
     assert "error: 1 of the answers or calls failed" in result.stderr
-
-
-def test_quick_is_not_full():
-    result = invoke("--quick", "--full")
-    assert (result.exit_code, result.stderr) == (2, "error: --quick and --full exclude each other.\n")
 
 
 def test_a_missing_peer_is_named_with_its_package(installed):

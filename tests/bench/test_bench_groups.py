@@ -5,7 +5,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import peers
@@ -23,20 +22,6 @@ FOLDER = Path(run.__file__).parents[1]
 @pytest.mark.parametrize("case", peers.cases("torch", "fbgemm"))
 def test_peers_give_our_answer(case):
     peers.check(case, "torch", "fbgemm")
-
-
-@pytest.mark.parametrize("work", recommender.WORKS)
-def test_the_collection_and_separate_layers_do_the_same(work):
-    layers = framework("torch") and __import__("rowgrad.torch").torch
-    if not hasattr(layers, "EmbeddingBagCollection"):
-        pytest.skip("there is no collection yet")
-    given = recommender.inputs(MODEL)
-    optimizer = recommender.WORKS[work][1]
-    ours, separate = (
-        make(given, optimizer).entry(work).answer() for make in (recommender.Collection, recommender.Separate)
-    )
-    for one, other in zip(ours, separate, strict=True):
-        np.testing.assert_array_equal(one, other)
 
 
 def test_a_batch_is_one_and_the_same_for_all_tables_and_for_each():
