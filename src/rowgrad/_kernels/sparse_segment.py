@@ -30,45 +30,61 @@ def _any_wrong(indices, ids, first, last, rows, data_rows):
 
 
 @inline
-def _row(lanes, data, indices, i, data_rows, width, column, ahead):
+def row_of(lanes, indices, i, limit, data_rows, data, width, column, ahead):
     """A block of columns of the row of entry `i`; that of the entry `ahead` of it is fetched, which is needed soon."""
     if ahead > 0:
-        fetch(lanes, data, peek(indices, min(i + ahead, indices.size - 1)) * width + column)
+        fetch(lanes, data, peek(indices, min(i + ahead, limit - 1)) * width + column)
     return load(lanes, data, peek_bounded(indices, i, data_rows) * width + column)
 
 
 @inline
-def _sum_segment(lanes, indices, first, last, data_rows, data, width, column, ahead):
-    """The first rows of a segment left to right, then blocks of eight rows, each summed by itself."""
+def sum_segment(lanes, indices, first, last, limit, data_rows, data, width, column, ahead):
+    """The first rows of a segment left to right, then blocks of eight rows, each summed by itself.
+
+    Entries from `limit` on are not looked at; up to there, rows are fetched `ahead` entries before they are needed.
+    """
     head = (last - first) % BLOCK
     if head < 2:
         head += BLOCK
-    total = _row(lanes, data, indices, first, data_rows, width, column, ahead)
-    for i in range(first + 1, min(first + head, last)):
-        total = total + _row(lanes, data, indices, i, data_rows, width, column, ahead)
-    i = first + head
-    while i < last:
-        run = _row(lanes, data, indices, i, data_rows, width, column, ahead)
-        for k in range(i + 1, min(i + BLOCK, last)):
-            run = run + _row(lanes, data, indices, k, data_rows, width, column, ahead)
+    total = row_of(lanes, indices, first, limit, data_rows, data, width, column, ahead)
+    i = first + 1
+    while i < min(first + head, last):
+        total = total + row_of(lanes, indices, i, limit, data_rows, data, width, column, ahead)
+        i += 1
+    while i < last:  # written out: LLVM would not unroll it
+        run = row_of(lanes, indices, i, limit, data_rows, data, width, column, ahead)
+        run = run + row_of(lanes, indices, i + 1, limit, data_rows, data, width, column, ahead)
+        run = run + row_of(lanes, indices, i + 2, limit, data_rows, data, width, column, ahead)
+        run = run + row_of(lanes, indices, i + 3, limit, data_rows, data, width, column, ahead)
+        run = run + row_of(lanes, indices, i + 4, limit, data_rows, data, width, column, ahead)
+        run = run + row_of(lanes, indices, i + 5, limit, data_rows, data, width, column, ahead)
+        run = run + row_of(lanes, indices, i + 6, limit, data_rows, data, width, column, ahead)
+        run = run + row_of(lanes, indices, i + 7, limit, data_rows, data, width, column, ahead)
         total = total + run
         i += BLOCK
     return total
 
 
 @inline
+def scale_segment(total, length, kind):
+    """The mean, or the sum divided by the root of the length."""
+    if length > 1:
+        divisor = np.float64(length) if kind == MEAN else np.sqrt(np.float64(length))
+        if length < SHORT:
+            total = total * (fill(total, 1) / fill(total, divisor))
+        else:
+            total = total / fill(total, divisor)
+    return total
+
+
+@inline
 def _pool_segment(lanes, indices, first, last, data_rows, data, width, kind, output, nontemporal, segment, ahead):
     """Pool one segment, a block of columns at a time."""
-    length = last - first
-    divisor = np.float64(length) if kind == MEAN else np.sqrt(np.float64(length))
     for column in range(0, width, count(lanes)):
         here = block_start(lanes, column, width)
-        total = _sum_segment(lanes, indices, first, last, data_rows, data, width, here, ahead)
-        if kind != SUM and length > 1:
-            if length < SHORT:
-                total = total * (fill(lanes, 1) / fill(lanes, divisor))
-            else:
-                total = total / fill(lanes, divisor)
+        total = sum_segment(lanes, indices, first, last, indices.size, data_rows, data, width, here, ahead)
+        if kind != SUM:
+            total = scale_segment(total, last - first, kind)
         if nontemporal:
             store_nontemporal(output, segment * width + here, total)
         else:

@@ -26,7 +26,7 @@ AHEAD = 8
 
 
 @inline
-def _scale(kind, size):
+def scale_of(kind, size):
     """The factor of a segment of `size` entries, in float64; it is rounded to the type sums are made in."""
     return 1.0 / (np.float64(size) if kind == MEAN else np.sqrt(np.float64(size)))
 
@@ -37,7 +37,7 @@ def scales(workers, chunks, kind, counts, factors):
     seen = enter(workers)
     for chunk in share(workers, 0, chunks):
         for segment in range(chunk_start(chunk, chunks, counts.size), chunk_start(chunk + 1, chunks, counts.size)):
-            factors[segment] = _scale(kind, max(counts[segment], 1))
+            factors[segment] = scale_of(kind, max(counts[segment], 1))
     leave(workers, seen)
 
 
@@ -269,7 +269,7 @@ def sum_small(rows, partners, row_limit, partner_limit, kind, by_row, values, wi
     factors[0] = 1
     if kind != SUM:
         for segment in range(row_limit if by_row else partner_limit):
-            factors[segment] = _scale(kind, max(counts[segment], 1))
+            factors[segment] = scale_of(kind, max(counts[segment], 1))
 
     source = sort_small(work[:SMALL], work[SMALL : 2 * SMALL], histogram, size, shift, row_limit)
     factor_shift = shift if by_row else np.int64(0)

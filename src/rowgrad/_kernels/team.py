@@ -1,0 +1,96 @@
+"""Kernels on plain addresses, run by PyTorch's own threads.
+
+A layer holds tensors and makes many small calls, so its kernels take addresses as integers: describing a tensor to
+NumPy takes longer than a small kernel. `at` makes an array of an address, within the kernel.
+
+Between PyTorch's operators its OpenMP threads stay awake for a while, on the cores that helpers of our own would need.
+`on_team` therefore lets that team run a kernel (docs/decisions/threads.md has the measurements).
+"""
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from rowgrad._kernels.compile import inline
+from rowgrad._kernels.sharing import LINE, STRIDE
+
+INT64, INT32, BYTES = ir.IntType(64), ir.IntType(32), ir.IntType(8).as_pointer()
+MOST_PHASES = 4
+COUNTERS = (MOST_PHASES + 1) * STRIDE
+
+
+@intrinsic
+def at(typingctx: Any, like: Any, address: Any) -> Any:
+    """What lies at `address`, as an array of the type of `like`; nothing that is used with it asks for its size."""
+    array = types.Array(like.dtype, 1, "C")
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        made = context.make_array(array)(context, builder)
+        size = context.get_constant(types.intp, like.dtype.bitwidth // 8)
+        many = context.get_constant(types.intp, 1 << 62)
+        context.populate_array(
+            made,
+            data=builder.inttoptr(args[1], context.get_data_type(like.dtype).as_pointer()),
+            shape=[many],
+            strides=[size],
+            itemsize=size,
+            meminfo=None,
+        )
+        return made._getvalue()
+
+    return array(like, types.int64), codegen
+
+
+@intrinsic(prefer_literal=True)
+def room(typingctx: Any, words: Any) -> Any:
+    """The address of that many zeros of int64, on a cache line of their own; they last until the kernel returns."""
+    size = words.literal_value
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        counters = cgutils.alloca_once(builder, ir.ArrayType(INT64, size + LINE))
+        first = builder.and_(builder.add(builder.ptrtoint(counters, INT64), INT64(63)), INT64(-64))
+        cgutils.memset(builder, builder.inttoptr(first, BYTES), INT64(8 * size), 0)
+        return first
+
+    return types.int64(words), codegen
+
+
+@intrinsic
+def on_team(typingctx: Any, run_parallel: Any, threads: Any, body: Any, args: Any) -> Any:
+    """Let `threads` threads call ``body(*args)``, by the function GOMP_parallel at the address `run_parallel`.
+
+    If that is 0, this thread alone does. It returns when all calls have ended.
+    """
+    signature = body.get_call_type(typingctx, tuple(args), {})
+
+    def codegen(context: Any, builder: Any, _: Any, values: Any) -> Any:
+        compiled = body.dispatcher.get_compile_result(signature)
+        context.add_linking_libs([compiled.library])
+        packed = context.get_value_type(args)
+        task = ir.Function(
+            builder.module, ir.FunctionType(ir.VoidType(), [BYTES]), builder.module.get_unique_name("task")
+        )
+        task.linkage = "internal"
+        inner = ir.IRBuilder(task.append_basic_block())
+        given = inner.load(inner.bitcast(task.args[0], packed.as_pointer()))
+        context.call_internal_no_propagate(
+            inner, compiled.fndesc, signature, [inner.extract_value(given, i) for i in range(len(args))]
+        )
+        inner.ret_void()
+        data = builder.bitcast(cgutils.alloca_once_value(builder, values[3]), BYTES)
+        alone = builder.icmp_unsigned("==", values[0], INT64(0))
+        with builder.if_else(alone) as (here, there):
+            with here:
+                builder.call(task, [data])
+            with there:
+                kind = ir.FunctionType(ir.VoidType(), [task.type, BYTES, INT32, INT32])
+                builder.call(
+                    builder.inttoptr(values[0], kind.as_pointer()),
+                    [task, data, builder.trunc(values[1], INT32), INT32(0)],
+                )
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, body, args), codegen
