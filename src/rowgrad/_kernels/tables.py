@@ -1,8 +1,8 @@
 """Pooled look-ups in many tables by one call, on plain addresses.
 
-A model has dozens of tables, and a call for each costs more than its work. Here features, each a list of bags of ids
-for one table, are described by rows of a matrix (`FIELDS` numbers a feature), and all that have tables of one type and
-rows of one vector width are pooled by one kernel.
+A model has dozens of tables, and a call for each costs more than its work. A feature is a list of bags of ids for one
+table; a row of `FIELDS` numbers describes it. Features whose tables have one type and one vector width are pooled by
+one kernel. Offsets are those of all features: feature f has the bags from f · bags on.
 
 The additions are made in the order of `sparse_segment.pool`, so the results are the same to the bit.
 """
@@ -10,15 +10,16 @@ The additions are made in the order of `sparse_segment.pool`, so the results are
 import numpy as np
 
 from rowgrad._kernels.compile import inline, kernel
-from rowgrad._kernels.lanes import block_start, count, store, store_nontemporal, zeros
-from rowgrad._kernels.raw import peek
+from rowgrad._kernels.lanes import block_start, count, fill, store, store_nontemporal, zeros
+from rowgrad._kernels.raw import peek, poke
 from rowgrad._kernels.sharing import atomic_add, share
 from rowgrad._kernels.sparse_segment import row_of, scale_segment, sum_segment
-from rowgrad._kernels.team import COUNTERS, at, on_team, room
+from rowgrad._kernels.team import COUNTERS, LATE, at, has_waited, leave_team, on_team, room
 
 FIELDS = 8
-TABLE, ROWS, WIDTH, COLUMN, KIND, AHEAD = range(6)
+TABLE, ROWS, WIDTH, COLUMN, KIND, AHEAD, NUMBER = range(7)
 WORDS = np.empty(0, np.int64)
+WRONG = COUNTERS - 1  # the counter of parts that have a bad id or offset
 BAGS = 64  # are pooled before it is looked at how long the next ones are
 
 
@@ -40,9 +41,9 @@ def _put(output, place, total, nontemporal):
 
 
 @inline
-def _lengths(offsets, begin, end, stop):
+def _lengths(offsets, begin, end, size):
     """The least and the greatest length of a bag; the least is negative if an offset is bad."""
-    least, most = stop, np.int64(0)
+    least, most = size, np.int64(0)
     for bag in range(begin, end):
         length = peek(offsets, bag + 1) - peek(offsets, bag)
         least, most = min(least, length), max(most, length)
@@ -50,23 +51,34 @@ def _lengths(offsets, begin, end, stop):
 
 
 @inline
-def _copy_rows(lanes, column, ids, first, stop, begin, end, rows, width, ahead, table, output, place, stride,
-               nontemporal):  # fmt: skip
+def _copy_rows(lanes, column, ids, first, last, rows, width, ahead, table, output, place, stride, nontemporal):
     """Pool bags of one id each."""
-    for i in range(first, first + end - begin):
-        row = row_of(lanes, ids, i, stop, rows, table, width, column, ahead)
+    for i in range(first, last):
+        row = row_of(lanes, ids, i, last, rows, table, width, column, ahead)
         _put(output, place, row, nontemporal)
         place += stride
 
 
 @inline
-def _sum_bags(lanes, scaled, column, ids, first, stop, offsets, begin, end, rows, width, kind, ahead, table, output,
-              place, stride, nontemporal):  # fmt: skip
-    """Pool bag by bag."""
+def _sum_weighted(lanes, ids, weights, first, last, stop, rows, table, width, column, ahead):
+    """The products of a bag from left to right."""
+    total = lanes
+    for i in range(first, last):
+        row = row_of(lanes, ids, i, stop, rows, table, width, column, ahead)
+        total = total + row * fill(lanes, peek(weights, i))
+    return total
+
+
+@inline
+def _sum_bags(lanes, scaled, weights, column, ids, first, stop, offsets, begin, end, rows, width, kind, ahead, table,
+              output, place, stride, nontemporal):  # fmt: skip
+    """Pool bag by bag. Offsets are bounded here, since another thread may change them."""
     for bag in range(begin, end):
         last = min(max(peek(offsets, bag + 1), first), stop)
         total = lanes
-        if first < last:
+        if weights is not None:
+            total = _sum_weighted(lanes, ids, weights, first, last, stop, rows, table, width, column, ahead)
+        elif first < last:
             total = sum_segment(lanes, ids, first, last, stop, rows, table, width, column, ahead)
             if scaled is not None:
                 total = scale_segment(total, last - first, kind)
@@ -76,53 +88,78 @@ def _sum_bags(lanes, scaled, column, ids, first, stop, offsets, begin, end, rows
 
 
 @inline
-def _pool_bags(lanes, scaled, feature, ids, size, offsets, begin, end, table, output, stride, nontemporal):
-    """Pool the bags from `begin` to `end` of one feature, at most `BAGS`; tells whether an id or an offset is bad."""
+def _pool_bags(lanes, scaled, weights, feature, ids, size, offsets, begin, end, place, table, output, stride,
+               nontemporal):  # fmt: skip
+    """Pool the bags from `begin` to `end` of one feature; tells whether an id or an offset is bad."""
     rows, width, kind, ahead = peek(feature, ROWS), peek(feature, WIDTH), peek(feature, KIND), peek(feature, AHEAD)
     first, last = peek(offsets, begin), peek(offsets, end)
     least, most = _lengths(offsets, begin, end, size)
     if first < 0 or last > size or least < 0 or (rows == 0 and first < last):
         return True
-    place = begin * stride + peek(feature, COLUMN)
     for column in range(0, width, count(lanes)):
         here = block_start(lanes, column, width)
-        if most == 1 and least == 1 and last - first == end - begin:
-            _copy_rows(lanes, here, ids, first, last, begin, end, rows, width, ahead, table, output, place + here,
-                       stride, nontemporal)  # fmt: skip
+        if weights is None and most == 1 and least == 1 and last - first == end - begin:
+            _copy_rows(lanes, here, ids, first, last, rows, width, ahead, table, output, place + here, stride,
+                       nontemporal)  # fmt: skip
         else:
-            _sum_bags(lanes, scaled, here, ids, first, last, offsets, begin, end, rows, width, kind, ahead, table,
-                      output, place + here, stride, nontemporal)  # fmt: skip
+            _sum_bags(lanes, scaled, weights, here, ids, first, last, offsets, begin, end, rows, width, kind, ahead,
+                      table, output, place + here, stride, nontemporal)  # fmt: skip
     return any_outside(ids, first, last, rows)
 
 
 @inline
-def _pool_share(counters, chunks, tiles, like, lanes_for, scaled, stored, features, ids, size, offsets, bags, output, stride,
-                nontemporal):  # fmt: skip
-    """The part of a thread: tiles of bags, feature by feature, so that what is hot of a table is in one core's cache."""
-    words = at(WORDS, counters)
-    for chunk in share((words, words), 0, chunks):
+def _pool_share(counters, chunks, tiles, like, lanes_for, scaled, weights_like, stored, features, ids, size, offsets,
+                bags, weights, output, stride, nontemporal):  # fmt: skip
+    """The part of a thread: tiles of bags, feature by feature, so that what is hot of a table stays in a cache."""
+    shared = at(WORDS, counters)
+    entry_weights = None if weights_like is None else at(weights_like, weights)
+    for chunk in share((shared, shared), 0, chunks):
         number = chunk // tiles
         tile = chunk - number * tiles
-        begin, stop = tile * bags // tiles, (tile + 1) * bags // tiles
         feature = at(WORDS, features + 8 * FIELDS * number)
-        table, wrong = at(stored, peek(feature, TABLE)), False
+        base = peek(feature, NUMBER) * bags
+        begin, stop, wrong = base + tile * bags // tiles, base + (tile + 1) * bags // tiles, False
         while begin < stop:
             end = min(begin + BAGS, stop)
+            place = (begin - base) * stride + peek(feature, COLUMN)
             wrong |= _pool_bags(
-                zeros(lanes_for), scaled, feature, at(like, ids), size, at(like, offsets + like.itemsize * number * bags),
-                begin, end, table, at(stored, output), stride, nontemporal,
+                zeros(lanes_for), scaled, entry_weights, feature, at(like, ids), size, at(like, offsets), begin, end,
+                place, at(stored, peek(feature, TABLE)), at(stored, output), stride, nontemporal,
             )  # fmt: skip
             begin = end
         if wrong:
-            atomic_add(words, COUNTERS - 1, 1)
+            atomic_add(shared, WRONG, 1)
+    leave_team(shared)
 
 
 @kernel
-def pool(run_parallel, threads, chunks, tiles, like, lanes_for, scaled, stored, features, ids, size, offsets, bags, output,
-         stride, nontemporal):  # fmt: skip
-    """Pool all features; tells how many parts have a bad id or offset, and then what is written has no meaning."""
+def pool(run_parallel, threads, count, tiles, like, lanes_for, scaled, weights_like, stored, features, ids, size,
+         offsets, bags, weights, output, stride, nontemporal):  # fmt: skip
+    """Pool `count` features into the columns of `output`.
+
+    It gives 0; or a positive number if an id or an offset is bad, and then what was written has no meaning; or LATE
+    if all is well, but a thread of the team came late.
+    """
     counters = room(COUNTERS)
     on_team(run_parallel, threads, _pool_share,
-            (counters, chunks, tiles, like, lanes_for, scaled, stored, features, ids, size, offsets, bags, output, stride,
-             nontemporal))  # fmt: skip
-    return peek(at(WORDS, counters), COUNTERS - 1)
+            (counters, count * tiles, tiles, like, lanes_for, scaled, weights_like, stored, features, ids, size,
+             offsets, bags, weights, output, stride, nontemporal))  # fmt: skip
+    shared = at(WORDS, counters)
+    wrong = peek(shared, WRONG)
+    return wrong if wrong != 0 or not has_waited(shared) else np.int64(LATE)
+
+
+@kernel
+def complete(like, offsets, bags, size, has_last, whole):
+    """Copy where bags begin, and add where the last one ends: with the last id, wherever the last offset is.
+
+    Tells whether the last offset, if there is one, is bad.
+    """
+    source, target, wrong = at(like, offsets), at(like, whole), False
+    for bag in range(bags):
+        poke(target, bag, peek(source, bag))
+    poke(target, bags, size)
+    if has_last:
+        last = peek(source, bags)
+        wrong = last > size or last < (peek(source, bags - 1) if bags > 0 else 0)
+    return wrong

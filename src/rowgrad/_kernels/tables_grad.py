@@ -5,30 +5,31 @@ occur, and a slot holds the sum of its row's gradients in scratch that stays in 
 the slot of a row. When all ids of a table are through, each slot changes its row.
 
 Each row is summed in the order of its ids by one thread, as `sparse_segment_grad` does it, so results are the same to
-the bit. The ids of all tables are checked and packed first: if one is bad, no table is changed. What was packed is
-is used from then on, and the memory of the caller no more.
+the bit. The ids of all tables are checked and packed first: if one is bad, no table is changed. From then on only what
+was packed is used, not the ids of the caller, which may change.
 """
 
 import numpy as np
 
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.formulas import change_row, fetch_row
-from rowgrad._kernels.lanes import block_start, count, fill, keep_if, load, store, zeros, zeros64
+from rowgrad._kernels.lanes import block_start, count, fetch, fill, keep_if, load, store, zeros, zeros64
 from rowgrad._kernels.raw import peek, poke, prefetch
 from rowgrad._kernels.sharing import atomic_add, share
-from rowgrad._kernels.sparse_segment_grad import scale_of
-from rowgrad._kernels.tables import COLUMN, FIELDS, KIND
-from rowgrad._kernels.team import COUNTERS, at, on_team, room
+from rowgrad._kernels.sparse_segment_grad import DIGITS, scale_of, sort_small
+from rowgrad._kernels.tables import COLUMN, FIELDS, KIND, WORDS, WRONG
+from rowgrad._kernels.team import COUNTERS, LATE, at, has_waited, leave_team, on_team, room
 
 # Numbers that describe a table: where it and its state are, and which features look rows up in it.
 TABLE_FIELDS = 8
 TABLE, ROWS, WIDTH, STATE, OTHER_STATE, FEATURE, FEATURES = range(7)
 NUMBERS = 11  # of an optimizer's formula
 ROOM = 8  # words behind those of each part, as bags are numbered eight entries at a time
-AHEAD = 12
-WORDS, SLOTS, FORMULA = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.float64)
+AHEAD = 12  # entries; what they need from a large table is fetched so long before
+GRADS_AHEAD = 32  # the same for gradients, whose rows lie far apart
+SLOTS, FORMULA = np.empty(0, np.int32), np.empty(0, np.float64)
 CACHED = 1 << 20  # bytes of a table that is in the caches anyway
-WRONG, HERE = COUNTERS - 1, COUNTERS - 2  # counters: bad parts, and threads that have come
+HERE = COUNTERS - 2  # the counter of threads that have come
 
 
 @inline
@@ -112,6 +113,7 @@ def _sum_slots(lanes, wide, words, factors, start, size, grads, width, span, slo
     slots = np.int64(0)
     for k in range(start, start + size):
         prefetch(slot_of, peek(words, min(k + AHEAD, start + size - 1)) >> 32)
+        fetch(lanes, grads, peek(words, min(k + GRADS_AHEAD, start + size - 1)) & 0xFFFFFFFF)
         word = peek(words, k)
         row, place = word >> 32, word & 0xFFFFFFFF
         slot = np.int64(peek(slot_of, row))
@@ -160,9 +162,35 @@ def _change(lanes, rule, table, stored, sums, numbers, slot_rows, slot_of, slots
 
 
 @inline
-def _step_share(counters, items, parts, like, lanes_for, wide, scaled, weights_like, stored, rule, tables, features, numbers,
-                ids, offsets, bags, weights, grads, stride, words, factors, lists, scratch, spread, slots_at,
-                maps, map_size):  # fmt: skip
+def _write(lanes, table, stored, sums, slot_rows, slot_of, slots, span, scratch, words, others, histogram):
+    """Write the sums of all slots in the order of their rows, and forget the slots."""
+    width, rows = peek(table, WIDTH), at(WORDS, peek(table, STATE))
+    output, totals = at(stored, peek(table, OTHER_STATE)), at(sums, scratch)
+    for slot in range(1, slots + 1):
+        row = np.int64(peek(slot_rows, slot))
+        poke(slot_of, row, 0)
+        poke(words, slot - 1, row << 32 | slot)
+    ordered = sort_small(words, others, histogram, slots, 32, peek(table, ROWS))
+    for i in range(slots):
+        word = peek(ordered, i)
+        poke(rows, i, word >> 32)
+        place = (word & 0xFFFFFFFF) * span
+        for column in range(0, width, count(lanes)):
+            store(output, i * width + block_start(lanes, column, width), load(lanes, totals, place + column))
+
+
+@inline
+def _place(listed, item, parts):
+    """The table of an item, and from where to where its entries are, and where their words begin."""
+    number = item // parts
+    first, last = peek(listed, 2 * number), peek(listed, 2 * number + 1)
+    return number, first, last, parts * first + (item - number * parts) * (last - first) + item * ROOM
+
+
+@inline
+def _step_share(counters, items, parts, like, lanes_for, wide, scaled, weights_like, stored, rule, tables, features,
+                numbers, ids, offsets, bags, weights, grads, stride, words, factors, lists, scratch, spread, slots_at,
+                others_at, maps, map_size):  # fmt: skip
     """The part of a thread; it has scratch of its own from `scratch` on, `spread` bytes further for each thread."""
     shared, listed, packed, lanes = at(WORDS, counters), at(WORDS, lists), at(WORDS, words), zeros(lanes_for)
     entry_factors = None if scaled is None else at(lanes_for, factors)
@@ -170,53 +198,61 @@ def _step_share(counters, items, parts, like, lanes_for, wide, scaled, weights_l
     who = atomic_add(shared, HERE, 1)
     mine, slot_of = scratch + who * spread, at(SLOTS, maps + who * map_size)
     for item in share((shared, shared), 0, items):
-        number = item // parts
-        first, last = peek(listed, number), peek(listed, number + 1)
-        start = parts * first + (item - number * parts) * (last - first) + item * ROOM
+        number, first, last, start = _place(listed, item, parts)
         size = _pack(at(WORDS, tables + 8 * TABLE_FIELDS * number), features, item - number * parts, parts,
                      at(like, ids), at(like, offsets), bags, stride, packed, entry_factors, entry_weights, start, first,
                      last)  # fmt: skip
-        poke(listed, items + 2 + item, size)
+        poke(listed, 2 * items + item, size)
         if size < 0:
             atomic_add(shared, WRONG, 1)
-    if peek(shared, WRONG) != 0:
-        return
-    for item in share((shared, shared), 1, items):
-        number = item // parts
-        first, last = peek(listed, number), peek(listed, number + 1)
-        start, size = parts * first + (item - number * parts) * (last - first) + item * ROOM, peek(listed, items + 2 + item)
-        table, slot_rows = at(WORDS, tables + 8 * TABLE_FIELDS * number), at(SLOTS, mine + slots_at)
-        width = peek(table, WIDTH)
-        span = (width + count(lanes) - 1) // count(lanes) * count(lanes)
-        slots = _sum_slots(lanes, wide, packed, entry_factors, start, size, at(stored, grads), width, span, slot_rows,
-                           slot_of, at(lanes_for, mine))  # fmt: skip
-        _change(lanes, rule, table, stored, lanes_for, at(FORMULA, numbers + 8 * NUMBERS * number), slot_rows, slot_of,
-                slots, span, mine)  # fmt: skip
+    if peek(shared, WRONG) == 0:
+        for item in share((shared, shared), 1, items):
+            number, _, _, start = _place(listed, item, parts)
+            table, slot_rows = at(WORDS, tables + 8 * TABLE_FIELDS * number), at(SLOTS, mine + slots_at)
+            width = peek(table, WIDTH)
+            span = (width + count(lanes) - 1) // count(lanes) * count(lanes)
+            slots = _sum_slots(lanes, wide, packed, entry_factors, start, peek(listed, 2 * items + item),
+                               at(stored, grads), width, span, slot_rows, slot_of, at(lanes_for, mine))  # fmt: skip
+            if rule is None:
+                _write(lanes, table, stored, lanes_for, slot_rows, slot_of, slots, span, mine,
+                       at(WORDS, words + 8 * start), at(WORDS, mine + others_at), at(WORDS, room(DIGITS)))  # fmt: skip
+                poke(listed, 2 * items + item, slots)
+            else:
+                _change(lanes, rule, table, stored, lanes_for, at(FORMULA, numbers + 8 * NUMBERS * number), slot_rows,
+                        slot_of, slots, span, mine)  # fmt: skip
+    leave_team(shared)
 
 
 @inline
-def _list_entries(listed, tables, offsets, count, bags, size):
-    """Note where the entries of each table begin; whatever the offsets are, no two tables share an entry."""
-    begin = np.int64(0)
-    for number in range(count):
+def _list_entries(listed, tables, number_of, offsets, bags, size):
+    """Note from where to where the entries of each table are; whatever the offsets are, no two tables share one."""
+    before = np.int64(0)
+    for number in range(number_of):
         table = at(WORDS, tables + 8 * TABLE_FIELDS * number)
-        begin = min(max(begin, peek(offsets, peek(table, FEATURE) * bags)), size)
-        poke(listed, number, begin)
-    poke(listed, count, size)
+        feature = peek(table, FEATURE)
+        first = min(max(before, peek(offsets, feature * bags)), size)
+        before = min(max(first, peek(offsets, (feature + peek(table, FEATURES)) * bags)), size)
+        poke(listed, 2 * number, first)
+        poke(listed, 2 * number + 1, before)
 
 
 @kernel
-def step(run_parallel, threads, count, parts, like, lanes_for, wide, scaled, weights_like, stored, rule, tables, features,
-         numbers, ids, size, offsets, bags, weights, grads, stride, words, factors, lists, scratch, spread, slots_at,
-         maps, map_size):  # fmt: skip
-    """Change the rows of `count` tables by the gradients of their pooled rows.
+def step(run_parallel, threads, number_of, parts, like, lanes_for, wide, scaled, weights_like, stored, rule, tables,
+         features, numbers, ids, size, offsets, bags, weights, grads, stride, words, factors, lists, scratch, spread,
+         slots_at, others_at, maps, map_size):  # fmt: skip
+    """Change the rows of `number_of` tables by the gradients of their pooled rows; gives what `tables.pool` gives.
 
-    It gives how many parts have a bad id or offset; then nothing was changed.
+    If an id or an offset is bad, nothing is changed. Without a `rule`, the gradients of the rows that occur are written
+    instead: to where `tables` has the addresses of state, the rows in ascending order, and their gradients. `lists`
+    tells then how many rows each table has. `maps` are zeros, a number for each row and thread, and are zeros again at
+    the end.
     """
     counters = room(COUNTERS)
-    _list_entries(at(WORDS, lists), tables, at(like, offsets), count, bags, size)
+    _list_entries(at(WORDS, lists), tables, number_of, at(like, offsets), bags, size)
     on_team(run_parallel, threads, _step_share,
-            (counters, count * parts, parts, like, lanes_for, wide, scaled, weights_like, stored, rule, tables, features,
-             numbers, ids, offsets, bags, weights, grads, stride, words, factors, lists, scratch, spread, slots_at,
-             maps, map_size))  # fmt: skip
-    return peek(at(WORDS, counters), WRONG)
+            (counters, number_of * parts, parts, like, lanes_for, wide, scaled, weights_like, stored, rule, tables,
+             features, numbers, ids, offsets, bags, weights, grads, stride, words, factors, lists, scratch, spread,
+             slots_at, others_at, maps, map_size))  # fmt: skip
+    shared = at(WORDS, counters)
+    wrong = peek(shared, WRONG)
+    return wrong if wrong != 0 or not has_waited(shared) else np.int64(LATE)

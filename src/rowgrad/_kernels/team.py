@@ -15,11 +15,15 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from rowgrad._kernels.compile import inline
-from rowgrad._kernels.sharing import LINE, STRIDE
+from rowgrad._kernels.raw import peek
+from rowgrad._kernels.sharing import LINE, STRIDE, atomic_add
 
 INT64, INT32, BYTES = ir.IntType(64), ir.IntType(32), ir.IntType(8).as_pointer()
 MOST_PHASES = 4
-COUNTERS = (MOST_PHASES + 1) * STRIDE
+COUNTERS = (MOST_PHASES + 1) * STRIDE  # those of phases, and room for what kernels count themselves
+FINISHED = COUNTERS - LINE  # the clock when the first thread had nothing left to do
+LATE = -1  # what kernels return if all is well, but PyTorch's team let the caller wait
+PATIENCE = 1_000_000  # cycles that the team may take to come together after the work is done: less than a millisecond
 
 
 @intrinsic
@@ -94,3 +98,29 @@ def on_team(typingctx: Any, run_parallel: Any, threads: Any, body: Any, args: An
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, body, args), codegen
+
+
+@intrinsic
+def _clock(typingctx: Any) -> Any:
+    """The cycle counter."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.call(builder.module.declare_intrinsic("llvm.readcyclecounter", (), ir.FunctionType(INT64, [])), [])
+
+    return types.int64(), codegen
+
+
+@inline
+def leave_team(counters):
+    """Note when the work was done; each thread calls it last."""
+    if peek(counters, FINISHED) == 0:
+        atomic_add(counters, FINISHED, _clock())
+
+
+@inline
+def has_waited(counters):
+    """Whether the team took long to come together after the work was done, as it does where cores are busy.
+
+    If two threads noted the end at the same time, the sum of both lies in the future, and says no.
+    """
+    return _clock() - peek(counters, FINISHED) > PATIENCE
