@@ -12,7 +12,7 @@ from rowgrad._kernels import protect
 MODULES = (
     "clear", "compile", "fill_empty_rows", "formulas", "kinds", "lanes", "offsets", "optim", "order", "raw", "routing",
     "segment_max", "sharing", "sparse_segment", "sparse_segment_grad", "sparse_slice", "tables", "tables_grad",
-    "weighted_sum",
+    "team", "weighted_sum",
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from rowgrad._kernels.lanes import block_start, count, fill, store, store_nontem
 from rowgrad._kernels.raw import peek, poke
 from rowgrad._kernels.sharing import atomic_add, share
 from rowgrad._kernels.sparse_segment import row_of, scale_segment, sum_segment
-from rowgrad._kernels.team import COUNTERS, LATE, at, has_waited, leave_team, on_team, room
+from rowgrad._kernels.team import COUNTERS, LATE, at, at_if, has_waited, leave_team, on_team, room
 
 FIELDS = 8
 TABLE, ROWS, WIDTH, COLUMN, KIND, AHEAD, NUMBER = range(7)
@@ -112,7 +112,7 @@ def _pool_share(counters, chunks, tiles, like, lanes_for, scaled, weights_like, 
                 bags, weights, output, stride, nontemporal):  # fmt: skip
     """The part of a thread: tiles of bags, feature by feature, so that what is hot of a table stays in a cache."""
     shared = at(WORDS, counters)
-    entry_weights = None if weights_like is None else at(weights_like, weights)
+    entry_weights = at_if(weights_like, weights_like, weights)
     for chunk in share((shared, shared), 0, chunks):
         number = chunk // tiles
         tile = chunk - number * tiles
@@ -133,16 +133,18 @@ def _pool_share(counters, chunks, tiles, like, lanes_for, scaled, weights_like, 
 
 
 @kernel
-def pool(run_parallel, threads, count, tiles, like, lanes_for, scaled, weights_like, stored, features, ids, size,
-         offsets, bags, weights, output, stride, nontemporal):  # fmt: skip
-    """Pool `count` features into the columns of `output`.
+def pool(run_parallel, threads, total, number_of, tiles, like, lanes_for, scaled, weights_like, stored, features, ids,
+         size, offsets, bags, weights, output, stride, nontemporal):  # fmt: skip
+    """Pool `number_of` features of `total` into the columns of `output`.
 
     It gives 0; or a positive number if an id or an offset is bad, and then what was written has no meaning; or LATE
     if all is well, but a thread of the team came late.
     """
     counters = room(COUNTERS)
+    if peek(at(like, offsets), 0) != 0 or peek(at(like, offsets), total * bags) != size:
+        return np.int64(1)
     on_team(run_parallel, threads, _pool_share,
-            (counters, count * tiles, tiles, like, lanes_for, scaled, weights_like, stored, features, ids, size,
+            (counters, number_of * tiles, tiles, like, lanes_for, scaled, weights_like, stored, features, ids, size,
              offsets, bags, weights, output, stride, nontemporal))  # fmt: skip
     shared = at(WORDS, counters)
     wrong = peek(shared, WRONG)

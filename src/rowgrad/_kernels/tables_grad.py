@@ -18,11 +18,11 @@ from rowgrad._kernels.raw import peek, poke, prefetch
 from rowgrad._kernels.sharing import atomic_add, share
 from rowgrad._kernels.sparse_segment_grad import DIGITS, scale_of, sort_small
 from rowgrad._kernels.tables import COLUMN, FIELDS, KIND, WORDS, WRONG
-from rowgrad._kernels.team import COUNTERS, LATE, at, has_waited, leave_team, on_team, room
+from rowgrad._kernels.team import COUNTERS, LATE, at, at_if, has_waited, leave_team, on_team, room
 
 # Numbers that describe a table: where it and its state are, and which features look rows up in it.
 TABLE_FIELDS = 8
-TABLE, ROWS, WIDTH, STATE, OTHER_STATE, FEATURE, FEATURES = range(7)
+TABLE, ROWS, WIDTH, STATE, OTHER_STATE, FEATURE, FEATURES, STEPS = range(8)
 NUMBERS = 11  # of an optimizer's formula
 ROOM = 8  # words behind those of each part, as bags are numbered eight entries at a time
 AHEAD = 12  # entries; what they need from a large table is fetched so long before
@@ -193,8 +193,8 @@ def _step_share(counters, items, parts, like, lanes_for, wide, scaled, weights_l
                 others_at, maps, map_size):  # fmt: skip
     """The part of a thread; it has scratch of its own from `scratch` on, `spread` bytes further for each thread."""
     shared, listed, packed, lanes = at(WORDS, counters), at(WORDS, lists), at(WORDS, words), zeros(lanes_for)
-    entry_factors = None if scaled is None else at(lanes_for, factors)
-    entry_weights = None if weights_like is None else at(weights_like, weights)
+    entry_factors = at_if(scaled, lanes_for, factors)
+    entry_weights = at_if(weights_like, weights_like, weights)
     who = atomic_add(shared, HERE, 1)
     mine, slot_of = scratch + who * spread, at(SLOTS, maps + who * map_size)
     for item in share((shared, shared), 0, items):
@@ -220,35 +220,41 @@ def _step_share(counters, items, parts, like, lanes_for, wide, scaled, weights_l
             else:
                 _change(lanes, rule, table, stored, lanes_for, at(FORMULA, numbers + 8 * NUMBERS * number), slot_rows,
                         slot_of, slots, span, mine)  # fmt: skip
+                if item == number * parts and peek(table, STEPS) != 0:
+                    steps = at(WORDS, peek(table, STEPS))
+                    poke(steps, 0, peek(steps, 0) + 1)
     leave_team(shared)
 
 
 @inline
-def _list_entries(listed, tables, number_of, offsets, bags, size):
-    """Note from where to where the entries of each table are; whatever the offsets are, no two tables share one."""
+def _list_entries(listed, tables, number_of, offsets, bags, size, per):
+    """Note from where to where the entries of each table are, at most `per`.
+
+    Whatever the offsets are, no two tables share an entry. What is cut off here is found to be bad later.
+    """
     before = np.int64(0)
     for number in range(number_of):
         table = at(WORDS, tables + 8 * TABLE_FIELDS * number)
         feature = peek(table, FEATURE)
         first = min(max(before, peek(offsets, feature * bags)), size)
-        before = min(max(first, peek(offsets, (feature + peek(table, FEATURES)) * bags)), size)
+        before = min(max(first, peek(offsets, (feature + peek(table, FEATURES)) * bags)), first + per, size)
         poke(listed, 2 * number, first)
         poke(listed, 2 * number + 1, before)
 
 
 @kernel
 def step(run_parallel, threads, number_of, parts, like, lanes_for, wide, scaled, weights_like, stored, rule, tables,
-         features, numbers, ids, size, offsets, bags, weights, grads, stride, words, factors, lists, scratch, spread,
+         features, numbers, ids, size, offsets, bags, per, weights, grads, stride, words, factors, lists, scratch, spread,
          slots_at, others_at, maps, map_size):  # fmt: skip
     """Change the rows of `number_of` tables by the gradients of their pooled rows; gives what `tables.pool` gives.
 
     If an id or an offset is bad, nothing is changed. Without a `rule`, the gradients of the rows that occur are written
     instead: to where `tables` has the addresses of state, the rows in ascending order, and their gradients. `lists`
-    tells then how many rows each table has. `maps` are zeros, a number for each row and thread, and are zeros again at
+    tells then how many rows each table has. A table has at most `per` entries. `maps` are zeros, a number for each row and thread, and are zeros again at
     the end.
     """
     counters = room(COUNTERS)
-    _list_entries(at(WORDS, lists), tables, number_of, at(like, offsets), bags, size)
+    _list_entries(at(WORDS, lists), tables, number_of, at(like, offsets), bags, size, per)
     on_team(run_parallel, threads, _step_share,
             (counters, number_of * parts, parts, like, lanes_for, wide, scaled, weights_like, stored, rule, tables,
              features, numbers, ids, offsets, bags, weights, grads, stride, words, factors, lists, scratch, spread,

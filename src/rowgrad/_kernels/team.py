@@ -48,6 +48,14 @@ def at(typingctx: Any, like: Any, address: Any) -> Any:
     return array(like, types.int64), codegen
 
 
+@inline
+def at_if(wanted, like, address):
+    """The same, or None if `wanted` is None."""
+    if wanted is None:
+        return None
+    return at(like, address)
+
+
 @intrinsic(prefer_literal=True)
 def room(typingctx: Any, words: Any) -> Any:
     """The address of that many zeros of int64, on a cache line of their own; they last until the kernel returns."""

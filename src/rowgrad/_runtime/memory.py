@@ -36,6 +36,7 @@ LARGE = 1 << 26  # requests below this many bytes are not worth a look at the ma
 _free: dict[int, Array] = {}  # by id, so that a block is taken by one `pop`, which only one caller gets it from
 _free_scratch: "list[tuple[Array, dict[str, Any]]]" = []
 _free_work: "dict[np.dtype[Any], list[tuple[Array, Array]]]" = {}
+_free_zeros: list[Array] = []
 MOST_FREE_SCRATCH = 8  # blocks; more calls at the same time are rare
 
 
@@ -203,6 +204,9 @@ def clear_pool() -> int:
     with suppress(LookupError):
         while True:
             dropped.append(_free_scratch.pop()[0])
+    with suppress(LookupError):
+        while True:
+            dropped.append(_free_zeros.pop())
     return sum(block.nbytes for block in dropped)
 
 
@@ -232,6 +236,23 @@ def borrow_work(sums: "np.dtype[Any]") -> tuple[Array, Array]:
 def return_work(work: tuple[Array, Array]) -> None:
     """Give back what `borrow_work` lent."""
     _free_work.setdefault(work[1].dtype, []).append(work)
+
+
+def borrow_zeros(nbytes: int) -> Array:
+    """Bytes that are all 0; make them so again, and give them back with `return_zeros`."""
+    try:
+        kept = _free_zeros.pop()
+    except IndexError:
+        kept = None
+    if kept is None or kept.nbytes < nbytes:
+        kept = allocate((nbytes + nbytes // 4,), np.uint8, zero=True)
+    return kept
+
+
+def return_zeros(kept: Array) -> None:
+    """Give back what `borrow_zeros` lent."""
+    if len(_free_zeros) < MOST_FREE_SCRATCH:
+        _free_zeros.append(kept)
 
 
 def scratch(size: int, dtype: Any) -> Array:

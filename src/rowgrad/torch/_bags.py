@@ -5,9 +5,11 @@ The forms are 2-D ids, a jagged nested tensor, and flat ids with offsets or with
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from rowgrad import _kernels as kernels
 from rowgrad._ops import OPERATORS, Operator
 from rowgrad._runtime import arrays
 from rowgrad._runtime.dtypes import Array
@@ -15,6 +17,7 @@ from rowgrad.errors import DTypeError, InvalidArgumentError
 from rowgrad.torch._kernels import is_portable
 
 INTEGERS = (torch.int64, torch.int32)
+IDS = {torch.int64: np.empty(0, np.int64), torch.int32: np.empty(0, np.int32)}
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -70,6 +73,33 @@ def read(
         return _read_segments(input, segment_ids, per_sample_weights, num_bags)
     assert offsets is not None
     return _read_offsets(input, offsets, per_sample_weights, num_bags, include_last_offset)
+
+
+def with_ends(
+    input: Tensor, offsets: Tensor | None, weights: Tensor | None, *, include_last_offset: bool
+) -> tuple[Tensor, Tensor, Tensor | None, int] | None:
+    """Plain ids, where bags begin and the last one ends, weights and the number of bags; None if that is not simple.
+
+    Nothing is told here of what is wrong: `read` does that.
+    """
+    if input.dtype not in INTEGERS or (weights is not None and weights.shape != input.shape):
+        return None
+    size = input.numel()
+    if input.dim() == 2 and offsets is None:
+        bags, length = input.shape
+        ends = torch.arange(0, size + 1, length, dtype=input.dtype) if length else input.new_zeros(bags + 1)
+        return input.reshape(-1), ends, None if weights is None else weights.reshape(-1), bags
+    if input.dim() != 1 or type(offsets) not in PLAIN or offsets.dim() != 1 or not offsets.is_cpu:
+        return None
+    bags = offsets.shape[0] - include_last_offset
+    if offsets.dtype not in INTEGERS or bags < 0 or (bags == 0 and size > 0):
+        return None
+    offsets = offsets.to(input.dtype).contiguous()
+    ends = torch.empty(bags + 1, dtype=input.dtype)
+    like = IDS[input.dtype]
+    if kernels.tables.complete(like, offsets.data_ptr(), bags, size, include_last_offset, ends.data_ptr()):
+        return None
+    return input, ends, weights, bags
 
 
 def without(bags: Bags, padding_idx: int) -> Bags:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rowgrad._ops import checks
 from rowgrad._ops.results import RowGradient
 from rowgrad._runtime import arrays
 from rowgrad.errors import InvalidArgumentError
@@ -21,8 +22,11 @@ from rowgrad.torch import _bags as bags
 from rowgrad.torch import _fused as fused
 from rowgrad.torch import _wrapping
 from rowgrad.torch._fused import STATE as STATE
+from rowgrad.torch._fused_optimizer import FusedOptimizer
+from rowgrad.torch._lookup import Bad, look_up
 from rowgrad.torch._pooling import Way, factors_of, pool
 from rowgrad.torch._settings import fitting, one_combiner, padding, size
+from rowgrad.torch._tables import Batch, Tables
 
 
 class EmbeddingBag(nn.EmbeddingBag):
@@ -124,10 +128,10 @@ class EmbeddingBag(nn.EmbeddingBag):
             dtype=dtype,
         )
         self._table: Table | None = None
+        self._tables: Tables | None = None
         self._held: list[fused.Pass] | None = None  # within `accumulate`: what is not in the table yet
+        self._optimizer: FusedOptimizer | None = None
         self.fused_optimizer = fused_optimizer
-        self.grad_scaler: torch.amp.GradScaler | None = None
-        self.skipped_steps = 0
         if fused_optimizer is not None:
             for name, array in fused.new_state(fused_optimizer, self.weight).items():
                 self.register_buffer(STATE + name, array)
@@ -284,6 +288,10 @@ class EmbeddingBag(nn.EmbeddingBag):
         tensor, shape [bags, embedding_dim]
             The pooled rows; an empty bag is 0.
         """
+        if segment_ids is None and num_bags is None and self._is_simple:
+            pooled = self._look_up(input, offsets, per_sample_weights)
+            if pooled is not None:
+                return pooled
         if self._table is not None and not torch.compiler.is_compiling():
             self._table.check()
         batch = bags.read(
@@ -309,6 +317,36 @@ class EmbeddingBag(nn.EmbeddingBag):
         way = Way(self.mode, self.sparse, self.scale_grad_by_freq, update)
         return pool(self.weight, batch.ids, batch.segment_ids, batch.count, factors, way)
 
+    @property
+    def _is_simple(self) -> bool:
+        """Whether look-ups need nothing but the table and the bags."""
+        return (
+            self.mode != "max"
+            and self.padding_idx is None
+            and self.max_norm is None
+            and not self.scale_grad_by_freq
+            and self._table is None
+        )
+
+    def _look_up(self, input: Tensor, offsets: Tensor | None, weights: Tensor | None) -> Tensor | None:
+        """From tensors to the kernel in one step; None for what only operators take, and for what is wrong."""
+        if not (isinstance(input, torch.Tensor) and bags.is_plain(input)):
+            return None
+        found = bags.with_ends(input, offsets, weights, include_last_offset=self.include_last_offset)
+        if found is None:
+            return None
+        is_fused = self.fused_optimizer is not None
+        if _wrapping.is_wrapped(self) and (self.sparse or is_fused):
+            _wrapping.check(self, sparse=self.sparse, fused=is_fused)
+        if self._tables is None:
+            self._tables = Tables([self], [1])
+        try:
+            return look_up(
+                self._tables, Batch(*found), sparse=self.sparse, update=self._update_bags if is_fused else None
+            )
+        except Bad:
+            return None
+
     def extra_repr(self) -> str:
         """The settings that are not the usual ones."""
         text = f"{self.num_embeddings}, {self.embedding_dim}, combiner={self.mode!r}"
@@ -316,6 +354,39 @@ class EmbeddingBag(nn.EmbeddingBag):
                  "include_last_offset": False, "fused_optimizer": None}  # fmt: skip
         changed = {name: getattr(self, name) for name, value in usual.items() if getattr(self, name) != value}
         return text + "".join(f", {name}={value!r}" for name, value in changed.items())
+
+    @property
+    def optimizer(self) -> FusedOptimizer | None:
+        """The fused optimizer as a `torch.optim.Optimizer`, for schedulers, scalers and checkpoints; None without one.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from rowgrad import optim
+        >>> from rowgrad.torch import EmbeddingBag
+        >>> bag = EmbeddingBag(100, 4, fused_optimizer=optim.Adagrad(lr=0.5))
+        >>> scheduler = torch.optim.lr_scheduler.StepLR(bag.optimizer, step_size=1, gamma=0.1)
+        >>> bag.optimizer.param_groups[0]["lr"]
+        0.5
+        """
+        if self._optimizer is None and self.fused_optimizer is not None:
+            self._optimizer = FusedOptimizer({"weight": self})
+        return self._optimizer
+
+    @property
+    def grad_scaler(self) -> torch.amp.GradScaler | None:
+        """The scaler that multiplies the loss; assign it before the first backward pass."""
+        return None if self.optimizer is None else self.optimizer.grad_scaler
+
+    @grad_scaler.setter
+    def grad_scaler(self, scaler: torch.amp.GradScaler | None) -> None:
+        if self.optimizer is not None:
+            self.optimizer.grad_scaler = scaler
+
+    @property
+    def skipped_steps(self) -> int:
+        """How many steps were left out since gradients were not finite."""
+        return 0 if self.optimizer is None else self.optimizer.skipped_steps
 
     @property
     def fused_state(self) -> dict[str, Tensor]:
@@ -358,6 +429,27 @@ class EmbeddingBag(nn.EmbeddingBag):
             with torch.no_grad():
                 self._change(fused.joined(held, self.mode))
 
+    def _update_bags(self, batch: Batch, grad: Tensor) -> None:
+        """Change the table by the gradient of the pooled rows; or keep that until later."""
+        assert self._tables is not None
+        weight, found = self.weight, None
+        if self._held is None:
+            assert self.optimizer is not None
+            found = self.optimizer.unscaled(grad)
+            if found is None:
+                return
+            done = self._tables.step(batch, found, [((0,), self.optimizer.optimizer_for("weight"))])
+            if done is None:
+                raise checks.changed("input")
+            if done:
+                return
+        for part, *entries in self._tables.entries(batch, grad if found is None else found):
+            one = fused.Pass(weight, part, *entries)
+            if self._held is not None:
+                self._held.append(one.kept())
+            else:
+                self._make_step(one)
+
     def _update(self, weight: Tensor, grad: Any, *entries: Tensor) -> None:
         """Change the table by the gradient of the pooled rows, or by a compact one; or keep that until later."""
         one = fused.Pass(weight, grad, *entries) if entries else fused.Pass(weight, *grad)
@@ -367,14 +459,13 @@ class EmbeddingBag(nn.EmbeddingBag):
             self._change(one)
 
     def _change(self, one: fused.Pass) -> None:
-        """Make the step of a pass."""
+        """Make the step of a pass, unless its gradient has overflowed."""
+        found = one.grad if self.optimizer is None else self.optimizer.unscaled(one.grad)
+        if found is not None:
+            self._make_step(one._replace(grad=found))
+
+    def _make_step(self, one: fused.Pass) -> None:
         weight, grad = one.weight, one.grad
-        if self.grad_scaler is not None:
-            found = fused.unscaled(grad, self.grad_scaler)
-            if found is None:
-                self.skipped_steps += 1
-                return
-            grad = found
         plain = self._table is not None or bags.is_plain(weight)
 
         def fit(tensor: Any) -> Any:
@@ -384,10 +475,11 @@ class EmbeddingBag(nn.EmbeddingBag):
         if self._table is not None:
             step, step_pooled = self._table.step, self._table.step_pooled
         else:
-            assert self.fused_optimizer is not None
+            assert self.optimizer is not None
+            optimizer = self.optimizer.optimizer_for("weight")
             table, state = fit(weight.detach()), {name: fit(array) for name, array in self.fused_state.items()}
-            step = partial(self.fused_optimizer.step, table, state=state)
-            step_pooled = partial(self.fused_optimizer.step_pooled, table, state=state)
+            step = partial(optimizer.step, table, state=state)
+            step_pooled = partial(optimizer.step_pooled, table, state=state)
         if segment_ids is None:
             step(RowGradient(grad, ids))
         else:

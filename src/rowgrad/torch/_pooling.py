@@ -39,7 +39,7 @@ def pool(weight: Tensor, ids: Tensor, segment_ids: Tensor, bags: int, factors: T
     if transformed or not (way.sparse or way.by_frequency or way.update is not None):
         return _differentiable(weight, ids, segment_ids, bags, factors, way.combiner)
     if way.sparse and way.update is None and weight.is_leaf and weight.requires_grad:
-        _keep_coalesced(weight)
+        keep_coalesced(weight)
     return _Pool.apply(weight, ids, segment_ids, bags, factors, way)
 
 
@@ -101,15 +101,11 @@ class _Pool(torch.autograd.Function):
             d_factors = _dot(grad, weight, segment_ids, ids, factors.dtype)
         d_weight = None
         if way.update is not None:
-            _refuse_second_order()
+            refuse_second_order()
             if ctx.needs_input_grad[0]:
                 way.update(ctx.weight, grad, ids, segment_ids, factors)
         elif ctx.needs_input_grad[0]:
-            if factors is None:
-                name = f"SparseSegment{COMBINERS[way.combiner].name}GradV2"
-                gradient = _compact(name, grad, ids, segment_ids, ctx.shape[0])
-            else:
-                gradient = _compact("SparseSegmentWeightedSumGradV2", grad, factors, ids, segment_ids, ctx.shape[0])
+            gradient = compact_gradient(way.combiner, grad, ids, segment_ids, factors, ctx.shape[0])
             if way.by_frequency:
                 ones = grad.new_ones(grad.shape[0], 1)
                 counts, _ = _compact("SparseSegmentSumGradV2", ones, ids, segment_ids, ctx.shape[0])
@@ -118,21 +114,36 @@ class _Pool(torch.autograd.Function):
         return d_weight, None, None, None, d_factors, None
 
 
+def compact_gradient(
+    combiner: str, grad: Tensor, ids: Tensor, segment_ids: Tensor, factors: Tensor | None, rows: int
+) -> RowGradient:
+    """The gradient of the rows that were looked up."""
+    if factors is None:
+        return _compact(f"SparseSegment{COMBINERS[combiner].name}GradV2", grad, ids, segment_ids, rows)
+    return _compact("SparseSegmentWeightedSumGradV2", grad, factors, ids, segment_ids, rows)
+
+
 def _settled(ctx: Any, gradient: RowGradient) -> Tensor | None:
     """A compact gradient as autograd takes it; where there is an update, it is made, and nothing is left."""
     rows, ids = gradient
     if ctx.way.update is not None:
-        _refuse_second_order()
+        refuse_second_order()
         ctx.way.update(ctx.weight, gradient)
         return None
     if not ctx.way.sparse:
         return rows.new_zeros(ctx.shape).index_copy(0, ids.long(), rows)
     places = ids.unsqueeze(0)
-    setattr(ctx.weight, MADE, places)
+    keep_rows(ctx.weight, places)
     return torch.sparse_coo_tensor(places, rows, ctx.shape, is_coalesced=True, check_invariants=False)
 
 
-def _keep_coalesced(weight: Tensor) -> None:
+def keep_rows(weight: Tensor, places: Tensor) -> None:
+    """Keep the row numbers of a gradient until it is accumulated."""
+    setattr(weight, MADE, places)
+
+
+def keep_coalesced(weight: Tensor) -> None:
+    """Have the next gradient of a table marked as coalesced, which it is."""
     if _mark not in (weight._post_accumulate_grad_hooks or {}).values():
         weight.register_post_accumulate_grad_hook(_mark)
 
@@ -147,7 +158,8 @@ def _mark(weight: Tensor) -> None:
         grad._coalesced_(True)
 
 
-def _refuse_second_order() -> None:
+def refuse_second_order() -> None:
+    """Raise an error if the backward pass is to be differentiated."""
     if torch.is_grad_enabled():
         raise InvalidArgumentError(
             "a fused optimizer changes the table in the backward pass, so there is no gradient to differentiate again. "

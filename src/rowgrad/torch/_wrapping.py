@@ -43,6 +43,11 @@ def check(layer: Any, *, sparse: bool, fused: bool) -> None:
         )
 
 
+def is_wrapped(layer: nn.Module) -> bool:
+    """Whether a wrapper may be around the layer; costs nothing to ask."""
+    return DistributedDataParallel._active_ddp_module is not None or "_is_fsdp_managed_module" in layer.__dict__
+
+
 def check_outside(layer: Any) -> None:
     """Refuse wrappers around a layer that spreads its table itself."""
     wrapper = _fully_sharded(layer) or _replicated(layer)

@@ -1,0 +1,133 @@
+"""Look-ups in `Tables` with gradients: one autograd function for sparse gradients and one for fused optimizers.
+
+Layers and collections come here first, with tensors as they got them. Whatever is not for the kernels is left to them:
+`look_up` gives None then.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rowgrad._ops import checks
+from rowgrad.torch import _bags as bags_of
+from rowgrad.torch._pooling import compact_gradient, keep_coalesced, keep_rows, refuse_second_order
+from rowgrad.torch._tables import Batch, Tables
+
+WEIGHTS = (torch.float32, torch.float64)
+
+
+class Bad(Exception):
+    """An id or an offset is bad; which one, is found out by operators."""
+
+
+def look_up(
+    tables: Tables,
+    batch: Batch,
+    *,
+    sparse: bool,
+    update: Callable[[Batch, Tensor], None] | None,
+) -> Tensor | None:
+    """The pooled rows of all tables, or None if the kernels do not take what is given; `Bad` if an id is bad.
+
+    With `update`, the backward pass calls it with the gradient of the pooled rows, and tables get no gradient.
+    """
+    values, offsets, weights, _ = batch
+    if not (bags_of.is_plain(values) and values.is_contiguous() and tables.fit()):
+        return None
+    if type(offsets) not in bags_of.PLAIN or not offsets.is_cpu:
+        return None
+    if offsets.dtype != values.dtype or not offsets.is_contiguous():
+        offsets = offsets.to(values.dtype).contiguous()
+    if weights is not None and not (
+        type(weights) in bags_of.PLAIN and weights.is_cpu and weights.dtype in WEIGHTS and weights.is_contiguous()
+        and not weights.requires_grad and tables.is_summed
+    ):  # fmt: skip
+        return None
+    if not torch.is_grad_enabled() or not any(weight.requires_grad for weight in tables.weights()):
+        return _pooled(tables, Batch(values, offsets, weights, batch.bags))
+    if update is not None:
+        if not all(weight.requires_grad for weight in tables.weights()):
+            return None
+        return _Fused.apply(_anchor(), tables, values, offsets, weights, batch.bags, update)  # type: ignore[no-any-return]
+    if not sparse:
+        return None
+    for weight in tables.weights():
+        if weight.is_leaf and weight.requires_grad:
+            keep_coalesced(weight)
+    return _Sparse.apply(tables, values, offsets, weights, batch.bags, *tables.weights())  # type: ignore[no-any-return]
+
+
+def _anchor() -> Tensor:
+    """A tensor without elements whose gradient is asked for, so that there is a backward pass at all."""
+    return torch.empty(0, requires_grad=True)
+
+
+def _pooled(tables: Tables, batch: Batch) -> Tensor:
+    output = tables.pool(batch)
+    if output is None:
+        raise Bad
+    return output
+
+
+class _Fused(torch.autograd.Function):
+    """Pooling whose backward pass changes the tables."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: Tensor, tables: Tables, values: Tensor, offsets: Tensor, weights: Tensor | None,
+                bags: int, update: Callable[[Batch, Tensor], None]) -> Tensor:  # fmt: skip
+        ctx.save_for_backward(values, offsets, weights)
+        ctx.bags, ctx.update = bags, update
+        return _pooled(tables, Batch(values, offsets, weights, bags))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        refuse_second_order()
+        values, offsets, weights = ctx.saved_tensors
+        ctx.update(Batch(values, offsets, weights, ctx.bags), grad if grad.is_contiguous() else grad.contiguous())
+        return None, None, None, None, None, None, None
+
+
+class _Sparse(torch.autograd.Function):
+    """Pooling whose gradients are sparse tensors, coalesced as they are."""
+
+    @staticmethod
+    def forward(ctx: Any, tables: Tables, values: Tensor, offsets: Tensor, weights: Tensor | None, bags: int,
+                *parameters: Tensor) -> Tensor:  # fmt: skip
+        ctx.save_for_backward(values, offsets, weights)
+        ctx.bags, ctx.tables, ctx.parameters = bags, tables, parameters
+        return _pooled(tables, Batch(values, offsets, weights, bags))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        values, offsets, weights = ctx.saved_tensors
+        batch, tables = Batch(values, offsets, weights, ctx.bags), ctx.tables
+        found: Any = False
+        if not torch.is_grad_enabled() and tables.fit():
+            found = tables.gradients(batch, grad if grad.is_contiguous() else grad.contiguous())
+            if found is None:
+                raise checks.changed("the ids")
+        if found is False:
+            found = _by_operators(tables, batch, grad)
+        sparse = [
+            _as_sparse(parameter, *each) if needed else None
+            for parameter, each, needed in zip(ctx.parameters, found, ctx.needs_input_grad[5:], strict=True)
+        ]
+        return None, None, None, None, None, *sparse
+
+
+def _by_operators(tables: Tables, batch: Batch, grad: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """The compact gradients of all tables, by operators that have gradients themselves."""
+    found = []
+    for mode, weight, (part, ids, segment_ids, weights) in zip(
+        tables.modes(), tables.weights(), tables.entries(batch, grad), strict=True
+    ):
+        gradient = compact_gradient(mode, part, ids, segment_ids, weights, weight.shape[0])
+        found.append((gradient.sorted_unique_indices.unsqueeze(0), gradient.output))
+    return found
+
+
+def _as_sparse(parameter: Tensor, places: Tensor, rows: Tensor) -> Tensor:
+    keep_rows(parameter, places)
+    return torch.sparse_coo_tensor(places, rows, parameter.shape, is_coalesced=True, check_invariants=False)
