@@ -33,6 +33,12 @@ def any_outside(ids, first, last, limit):
 
 
 @inline
+def offset_at(offsets, bag, is_open, bags, size):
+    """Where a bag begins, which may be the one behind the last."""
+    return size if is_open and bag == bags else peek(offsets, bag)
+
+
+@inline
 def _put(output, place, total, nontemporal):
     if nontemporal:
         store_nontemporal(output, place, total)
@@ -41,10 +47,11 @@ def _put(output, place, total, nontemporal):
 
 
 @inline
-def _lengths(offsets, begin, end, size):
-    """The least and the greatest length of a bag; the least is negative if an offset is bad."""
-    least, most = size, np.int64(0)
-    for bag in range(begin, end):
+def _lengths(offsets, begin, end, stop):
+    """The least and the greatest length of a bag, the last of which ends at `stop`; negative if an offset is bad."""
+    least = stop - peek(offsets, end - 1)
+    most = least
+    for bag in range(begin, end - 1):
         length = peek(offsets, bag + 1) - peek(offsets, bag)
         least, most = min(least, length), max(most, length)
     return least, most
@@ -74,7 +81,7 @@ def _sum_bags(lanes, scaled, weights, column, ids, first, stop, offsets, begin, 
               output, place, stride, nontemporal):  # fmt: skip
     """Pool bag by bag. Offsets are bounded here, since another thread may change them."""
     for bag in range(begin, end):
-        last = min(max(peek(offsets, bag + 1), first), stop)
+        last = min(max(peek(offsets, bag + 1), first), stop) if bag + 1 < end else stop
         total = lanes
         if weights is not None:
             total = _sum_weighted(lanes, ids, weights, first, last, stop, rows, table, width, column, ahead)
@@ -88,13 +95,13 @@ def _sum_bags(lanes, scaled, weights, column, ids, first, stop, offsets, begin, 
 
 
 @inline
-def _pool_bags(lanes, scaled, weights, feature, ids, size, offsets, begin, end, place, table, output, stride,
+def _pool_bags(lanes, scaled, weights, feature, ids, size, offsets, begin, end, last, place, table, output, stride,
                nontemporal):  # fmt: skip
-    """Pool the bags from `begin` to `end` of one feature; tells whether an id or an offset is bad."""
+    """Pool the bags from `begin` to `end` of one feature, up to entry `last`; tells whether an id or offset is bad."""
     rows, width, kind, ahead = peek(feature, ROWS), peek(feature, WIDTH), peek(feature, KIND), peek(feature, AHEAD)
-    first, last = peek(offsets, begin), peek(offsets, end)
-    least, most = _lengths(offsets, begin, end, size)
-    if first < 0 or last > size or least < 0 or (rows == 0 and first < last):
+    first = peek(offsets, begin)
+    least, most = _lengths(offsets, begin, end, last)
+    if first < 0 or last > size or least < 0 or first > last or (rows == 0 and first < last):
         return True
     for column in range(0, width, count(lanes)):
         here = block_start(lanes, column, width)
@@ -109,7 +116,7 @@ def _pool_bags(lanes, scaled, weights, feature, ids, size, offsets, begin, end, 
 
 @inline
 def _pool_share(counters, chunks, tiles, like, lanes_for, scaled, weights_like, stored, features, ids, size, offsets,
-                bags, weights, output, stride, nontemporal):  # fmt: skip
+                is_open, bags, weights, output, stride, nontemporal):  # fmt: skip
     """The part of a thread: tiles of bags, feature by feature, so that what is hot of a table stays in a cache."""
     shared = at(WORDS, counters)
     entry_weights = at_if(weights_like, weights_like, weights)
@@ -122,9 +129,10 @@ def _pool_share(counters, chunks, tiles, like, lanes_for, scaled, weights_like, 
         while begin < stop:
             end = min(begin + BAGS, stop)
             place = (begin - base) * stride + peek(feature, COLUMN)
+            last = offset_at(at(like, offsets), end, is_open, bags, size)
             wrong |= _pool_bags(
                 zeros(lanes_for), scaled, entry_weights, feature, at(like, ids), size, at(like, offsets), begin, end,
-                place, at(stored, peek(feature, TABLE)), at(stored, output), stride, nontemporal,
+                last, place, at(stored, peek(feature, TABLE)), at(stored, output), stride, nontemporal,
             )  # fmt: skip
             begin = end
         if wrong:
@@ -134,34 +142,21 @@ def _pool_share(counters, chunks, tiles, like, lanes_for, scaled, weights_like, 
 
 @kernel
 def pool(run_parallel, threads, total, number_of, tiles, like, lanes_for, scaled, weights_like, stored, features, ids,
-         size, offsets, bags, weights, output, stride, nontemporal):  # fmt: skip
+         size, offsets, is_open, bags, weights, output, stride, nontemporal):  # fmt: skip
     """Pool `number_of` features of `total` into the columns of `output`.
 
-    It gives 0; or a positive number if an id or an offset is bad, and then what was written has no meaning; or LATE
-    if all is well, but a thread of the team came late.
+    If `is_open`, there is one feature, and the offsets do not tell where its last bag ends: with the last id. It gives 0;
+    or a positive number if an id or an offset is bad, and then what was written has no meaning; or LATE if all is well,
+    but a thread of the team came late.
     """
     counters = room(COUNTERS)
-    if peek(at(like, offsets), 0) != 0 or peek(at(like, offsets), total * bags) != size:
+    if bags > 0 and peek(at(like, offsets), 0) != 0:
+        return np.int64(1)
+    if offset_at(at(like, offsets), total * bags, is_open, bags, size) != size:
         return np.int64(1)
     on_team(run_parallel, threads, _pool_share,
             (counters, number_of * tiles, tiles, like, lanes_for, scaled, weights_like, stored, features, ids, size,
-             offsets, bags, weights, output, stride, nontemporal))  # fmt: skip
+             offsets, is_open, bags, weights, output, stride, nontemporal))  # fmt: skip
     shared = at(WORDS, counters)
     wrong = peek(shared, WRONG)
     return wrong if wrong != 0 or not has_waited(shared) else np.int64(LATE)
-
-
-@kernel
-def complete(like, offsets, bags, size, has_last, whole):
-    """Copy where bags begin, and add where the last one ends: with the last id, wherever the last offset is.
-
-    Tells whether the last offset, if there is one, is bad.
-    """
-    source, target, wrong = at(like, offsets), at(like, whole), False
-    for bag in range(bags):
-        poke(target, bag, peek(source, bag))
-    poke(target, bags, size)
-    if has_last:
-        last = peek(source, bags)
-        wrong = last > size or last < (peek(source, bags - 1) if bags > 0 else 0)
-    return wrong

@@ -17,7 +17,7 @@ from rowgrad._kernels.lanes import block_start, count, fetch, fill, keep_if, loa
 from rowgrad._kernels.raw import peek, poke, prefetch
 from rowgrad._kernels.sharing import atomic_add, share
 from rowgrad._kernels.sparse_segment_grad import DIGITS, scale_of, sort_small
-from rowgrad._kernels.tables import COLUMN, FIELDS, KIND, WORDS, WRONG
+from rowgrad._kernels.tables import COLUMN, FIELDS, KIND, WORDS, WRONG, offset_at
 from rowgrad._kernels.team import COUNTERS, LATE, at, at_if, has_waited, leave_team, on_team, room
 
 # Numbers that describe a table: where it and its state are, and which features look rows up in it.
@@ -38,7 +38,7 @@ def _number_bags(words, factors, weights, start, feature, offsets, base, first, 
     lanes, column, kind = zeros64(words), peek(feature, COLUMN), peek(feature, KIND)
     begin = first
     for bag in range(bags):
-        end = peek(offsets, base + bag + 1)
+        end = peek(offsets, base + bag + 1) if bag + 1 < bags else last
         if end < begin or end > last:
             return True
         i = begin
@@ -81,7 +81,7 @@ def _keep_part(words, factors, start, size, part, parts):
 
 
 @inline
-def _pack(table, features, part, parts, ids, offsets, bags, stride, words, factors, weights, start, first, last):
+def _pack(table, features, part, parts, ids, offsets, is_open, bags, stride, words, factors, weights, start, first, last):
     """Pack those of the entries from `first` to `last` whose rows belong to `part`; tells how many, or -1 if one is bad.
 
     They are a table's, and `words` has room for them from `start` on.
@@ -91,7 +91,7 @@ def _pack(table, features, part, parts, ids, offsets, bags, stride, words, facto
     if wrong:
         rows = 1
     for number in range(peek(table, FEATURE), peek(table, FEATURE) + peek(table, FEATURES)):
-        end = peek(offsets, (number + 1) * bags)
+        end = offset_at(offsets, (number + 1) * bags, is_open, bags, last)
         if end < begin or end > last:
             return np.int64(-1)
         wrong |= _number_bags(words, factors, weights, start + begin - first, at(WORDS, features + 8 * FIELDS * number),
@@ -189,7 +189,7 @@ def _place(listed, item, parts):
 
 @inline
 def _step_share(counters, items, parts, like, lanes_for, wide, scaled, weights_like, stored, rule, tables, features,
-                numbers, ids, offsets, bags, weights, grads, stride, words, factors, lists, scratch, spread, slots_at,
+                numbers, ids, offsets, is_open, bags, weights, grads, stride, words, factors, lists, scratch, spread, slots_at,
                 others_at, maps, map_size):  # fmt: skip
     """The part of a thread; it has scratch of its own from `scratch` on, `spread` bytes further for each thread."""
     shared, listed, packed, lanes = at(WORDS, counters), at(WORDS, lists), at(WORDS, words), zeros(lanes_for)
@@ -200,8 +200,8 @@ def _step_share(counters, items, parts, like, lanes_for, wide, scaled, weights_l
     for item in share((shared, shared), 0, items):
         number, first, last, start = _place(listed, item, parts)
         size = _pack(at(WORDS, tables + 8 * TABLE_FIELDS * number), features, item - number * parts, parts,
-                     at(like, ids), at(like, offsets), bags, stride, packed, entry_factors, entry_weights, start, first,
-                     last)  # fmt: skip
+                     at(like, ids), at(like, offsets), is_open, bags, stride, packed, entry_factors, entry_weights,
+                     start, first, last)  # fmt: skip
         poke(listed, 2 * items + item, size)
         if size < 0:
             atomic_add(shared, WRONG, 1)
@@ -227,7 +227,7 @@ def _step_share(counters, items, parts, like, lanes_for, wide, scaled, weights_l
 
 
 @inline
-def _list_entries(listed, tables, number_of, offsets, bags, size, per):
+def _list_entries(listed, tables, number_of, offsets, is_open, bags, size, per):
     """Note from where to where the entries of each table are, at most `per`.
 
     Whatever the offsets are, no two tables share an entry. What is cut off here is found to be bad later.
@@ -236,15 +236,16 @@ def _list_entries(listed, tables, number_of, offsets, bags, size, per):
     for number in range(number_of):
         table = at(WORDS, tables + 8 * TABLE_FIELDS * number)
         feature = peek(table, FEATURE)
-        first = min(max(before, peek(offsets, feature * bags)), size)
-        before = min(max(first, peek(offsets, (feature + peek(table, FEATURES)) * bags)), first + per, size)
+        first = min(max(before, offset_at(offsets, feature * bags, is_open, bags, size)), size)
+        end = offset_at(offsets, (feature + peek(table, FEATURES)) * bags, is_open, bags, size)
+        before = min(max(first, end), first + per, size)
         poke(listed, 2 * number, first)
         poke(listed, 2 * number + 1, before)
 
 
 @kernel
 def step(run_parallel, threads, number_of, parts, like, lanes_for, wide, scaled, weights_like, stored, rule, tables,
-         features, numbers, ids, size, offsets, bags, per, weights, grads, stride, words, factors, lists, scratch, spread,
+         features, numbers, ids, size, offsets, is_open, bags, per, weights, grads, stride, words, factors, lists, scratch, spread,
          slots_at, others_at, maps, map_size):  # fmt: skip
     """Change the rows of `number_of` tables by the gradients of their pooled rows; gives what `tables.pool` gives.
 
@@ -254,10 +255,10 @@ def step(run_parallel, threads, number_of, parts, like, lanes_for, wide, scaled,
     the end.
     """
     counters = room(COUNTERS)
-    _list_entries(at(WORDS, lists), tables, number_of, at(like, offsets), bags, size, per)
+    _list_entries(at(WORDS, lists), tables, number_of, at(like, offsets), is_open, bags, size, per)
     on_team(run_parallel, threads, _step_share,
             (counters, number_of * parts, parts, like, lanes_for, wide, scaled, weights_like, stored, rule, tables,
-             features, numbers, ids, offsets, bags, weights, grads, stride, words, factors, lists, scratch, spread,
+             features, numbers, ids, offsets, is_open, bags, weights, grads, stride, words, factors, lists, scratch, spread,
              slots_at, others_at, maps, map_size))  # fmt: skip
     shared = at(WORDS, counters)
     wrong = peek(shared, WRONG)

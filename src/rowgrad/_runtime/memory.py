@@ -36,7 +36,8 @@ LARGE = 1 << 26  # requests below this many bytes are not worth a look at the ma
 _free: dict[int, Array] = {}  # by id, so that a block is taken by one `pop`, which only one caller gets it from
 _free_scratch: "list[tuple[Array, dict[str, Any]]]" = []
 _free_work: "dict[np.dtype[Any], list[tuple[Array, Array]]]" = {}
-_free_zeros: list[Array] = []
+_free_bytes: list[tuple[Array, int]] = []
+_free_zeros: list[tuple[Array, int]] = []
 MOST_FREE_SCRATCH = 8  # blocks; more calls at the same time are rare
 
 
@@ -204,9 +205,10 @@ def clear_pool() -> int:
     with suppress(LookupError):
         while True:
             dropped.append(_free_scratch.pop()[0])
-    with suppress(LookupError):
-        while True:
-            dropped.append(_free_zeros.pop())
+    for free in (_free_bytes, _free_zeros):
+        with suppress(LookupError):
+            while True:
+                dropped.append(free.pop()[0])
     return sum(block.nbytes for block in dropped)
 
 
@@ -238,21 +240,27 @@ def return_work(work: tuple[Array, Array]) -> None:
     _free_work.setdefault(work[1].dtype, []).append(work)
 
 
-def borrow_zeros(nbytes: int) -> Array:
-    """Bytes that are all 0; make them so again, and give them back with `return_zeros`."""
+def borrow(nbytes: int, *, zero: bool = False) -> tuple[Array, int]:
+    """Bytes from a cache line on, and their address; give them back with `give_back`.
+
+    Those that are asked to be zero, must be zero again then.
+    """
+    free = _free_zeros if zero else _free_bytes
     try:
-        kept = _free_zeros.pop()
+        kept = free.pop()
+        if kept[0].nbytes >= nbytes + LINE:
+            return kept
     except IndexError:
-        kept = None
-    if kept is None or kept.nbytes < nbytes:
-        kept = allocate((nbytes + nbytes // 4,), np.uint8, zero=True)
-    return kept
+        pass
+    block = allocate((nbytes + nbytes // 4 + LINE,), np.uint8, zero=zero)
+    return block, -(-block.ctypes.data // LINE) * LINE
 
 
-def return_zeros(kept: Array) -> None:
-    """Give back what `borrow_zeros` lent."""
-    if len(_free_zeros) < MOST_FREE_SCRATCH:
-        _free_zeros.append(kept)
+def give_back(kept: tuple[Array, int], *, zero: bool = False) -> None:
+    """Take back what `borrow` lent."""
+    free = _free_zeros if zero else _free_bytes
+    if len(free) < MOST_FREE_SCRATCH and kept[0].nbytes <= MOST_SCRATCH:
+        free.append(kept)
 
 
 def scratch(size: int, dtype: Any) -> Array:

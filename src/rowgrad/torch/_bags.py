@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rowgrad import _kernels as kernels
 from rowgrad._ops import OPERATORS, Operator
 from rowgrad._runtime import arrays
 from rowgrad._runtime.dtypes import Array
@@ -75,31 +74,32 @@ def read(
     return _read_offsets(input, offsets, per_sample_weights, num_bags, include_last_offset)
 
 
-def with_ends(
+def flat(
     input: Tensor, offsets: Tensor | None, weights: Tensor | None, *, include_last_offset: bool
-) -> tuple[Tensor, Tensor, Tensor | None, int] | None:
-    """Plain ids, where bags begin and the last one ends, weights and the number of bags; None if that is not simple.
+) -> "tuple[Tensor, Tensor, Tensor | None, int, bool] | None":
+    """Plain ids, where bags begin, weights, the number of bags, and whether offsets lack where the last bag ends.
 
-    Nothing is told here of what is wrong: `read` does that.
+    Nothing is told here of what is wrong, and None is given then; `read` tells it.
     """
-    if input.dtype not in INTEGERS or (weights is not None and weights.shape != input.shape):
+    if input.dtype not in IDS or (weights is not None and weights.shape != input.shape):
         return None
-    size = input.numel()
-    if input.dim() == 2 and offsets is None:
+    if offsets is None:
+        if input.dim() != 2:
+            return None
         bags, length = input.shape
-        ends = torch.arange(0, size + 1, length, dtype=input.dtype) if length else input.new_zeros(bags + 1)
-        return input.reshape(-1), ends, None if weights is None else weights.reshape(-1), bags
+        ends = torch.arange(0, bags * length + 1, length, dtype=input.dtype) if length else input.new_zeros(bags + 1)
+        return input.reshape(-1), ends, None if weights is None else weights.reshape(-1), bags, False
     if input.dim() != 1 or type(offsets) not in PLAIN or offsets.dim() != 1 or not offsets.is_cpu:
         return None
-    bags = offsets.shape[0] - include_last_offset
-    if offsets.dtype not in INTEGERS or bags < 0 or (bags == 0 and size > 0):
+    if offsets.dtype is not input.dtype:
+        if offsets.dtype not in IDS:
+            return None
+        offsets = offsets.to(input.dtype)
+    offsets = offsets.contiguous()
+    bags = offsets.shape[0]
+    if bags == 0:
         return None
-    offsets = offsets.to(input.dtype).contiguous()
-    ends = torch.empty(bags + 1, dtype=input.dtype)
-    like = IDS[input.dtype]
-    if kernels.tables.complete(like, offsets.data_ptr(), bags, size, include_last_offset, ends.data_ptr()):
-        return None
-    return input, ends, weights, bags
+    return input, offsets, weights, bags - include_last_offset, not include_last_offset
 
 
 def without(bags: Bags, padding_idx: int) -> Bags:
@@ -133,7 +133,7 @@ def is_plain(tensor: Tensor) -> bool:
     """Whether `tensor` holds numbers that kernels can read at once: nothing is being traced or transformed."""
     return (
         type(tensor) in PLAIN
-        and tensor.device.type == "cpu"
+        and tensor.is_cpu
         and not torch.compiler.is_compiling()
         and not torch._C._are_functorch_transforms_active()
         and not is_portable()

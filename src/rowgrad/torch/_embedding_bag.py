@@ -332,7 +332,7 @@ class EmbeddingBag(nn.EmbeddingBag):
         """From tensors to the kernel in one step; None for what only operators take, and for what is wrong."""
         if not (isinstance(input, torch.Tensor) and bags.is_plain(input)):
             return None
-        found = bags.with_ends(input, offsets, weights, include_last_offset=self.include_last_offset)
+        found = bags.flat(input, offsets, weights, include_last_offset=self.include_last_offset)
         if found is None:
             return None
         is_fused = self.fused_optimizer is not None

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rowgrad._ops import checks
-from rowgrad.torch import _bags as bags_of
+from rowgrad.torch._bags import PLAIN
 from rowgrad.torch._pooling import compact_gradient, keep_coalesced, keep_rows, refuse_second_order
 from rowgrad.torch._tables import Batch, Tables
 
@@ -31,32 +31,32 @@ def look_up(
 ) -> Tensor | None:
     """The pooled rows of all tables, or None if the kernels do not take what is given; `Bad` if an id is bad.
 
+    Values and offsets are plain tensors (`is_plain`) of one type.
+
     With `update`, the backward pass calls it with the gradient of the pooled rows, and tables get no gradient.
     """
-    values, offsets, weights, _ = batch
-    if not (bags_of.is_plain(values) and values.is_contiguous() and tables.fit()):
+    values, offsets, weights, _, _ = batch
+    if not (values.is_contiguous() and tables.fit()):
         return None
-    if type(offsets) not in bags_of.PLAIN or not offsets.is_cpu:
-        return None
-    if offsets.dtype != values.dtype or not offsets.is_contiguous():
-        offsets = offsets.to(values.dtype).contiguous()
     if weights is not None and not (
-        type(weights) in bags_of.PLAIN and weights.is_cpu and weights.dtype in WEIGHTS and weights.is_contiguous()
+        type(weights) in PLAIN and weights.is_cpu and weights.dtype in WEIGHTS and weights.is_contiguous()
         and not weights.requires_grad and tables.is_summed
     ):  # fmt: skip
         return None
-    if not torch.is_grad_enabled() or not any(weight.requires_grad for weight in tables.weights()):
-        return _pooled(tables, Batch(values, offsets, weights, batch.bags))
+    if not torch.is_grad_enabled():
+        return _pooled(tables, batch)
+    parameters = tables.weights()
+    trained = [weight.requires_grad for weight in parameters]
+    if not any(trained):
+        return _pooled(tables, batch)
     if update is not None:
-        if not all(weight.requires_grad for weight in tables.weights()):
-            return None
-        return _Fused.apply(_anchor(), tables, values, offsets, weights, batch.bags, update)  # type: ignore[no-any-return]
+        return _Fused.apply(_anchor(), tables, batch, update, values, offsets, weights) if all(trained) else None  # type: ignore[no-any-return]
     if not sparse:
         return None
-    for weight in tables.weights():
+    for weight in parameters:
         if weight.is_leaf and weight.requires_grad:
             keep_coalesced(weight)
-    return _Sparse.apply(tables, values, offsets, weights, batch.bags, *tables.weights())  # type: ignore[no-any-return]
+    return _Sparse.apply(tables, batch, values, offsets, weights, *parameters)  # type: ignore[no-any-return]
 
 
 def _anchor() -> Tensor:
@@ -75,17 +75,16 @@ class _Fused(torch.autograd.Function):
     """Pooling whose backward pass changes the tables."""
 
     @staticmethod
-    def forward(ctx: Any, anchor: Tensor, tables: Tables, values: Tensor, offsets: Tensor, weights: Tensor | None,
-                bags: int, update: Callable[[Batch, Tensor], None]) -> Tensor:  # fmt: skip
-        ctx.save_for_backward(values, offsets, weights)
-        ctx.bags, ctx.update = bags, update
-        return _pooled(tables, Batch(values, offsets, weights, bags))
+    def forward(ctx: Any, anchor: Tensor, tables: Tables, batch: Batch, update: Callable[[Batch, Tensor], None],
+                *saved: Tensor) -> Tensor:  # fmt: skip
+        ctx.save_for_backward(*saved)
+        ctx.batch, ctx.update = batch[3:], update
+        return _pooled(tables, batch)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         refuse_second_order()
-        values, offsets, weights = ctx.saved_tensors
-        ctx.update(Batch(values, offsets, weights, ctx.bags), grad if grad.is_contiguous() else grad.contiguous())
+        ctx.update(Batch(*ctx.saved_tensors, *ctx.batch), grad if grad.is_contiguous() else grad.contiguous())
         return None, None, None, None, None, None, None
 
 
@@ -93,16 +92,15 @@ class _Sparse(torch.autograd.Function):
     """Pooling whose gradients are sparse tensors, coalesced as they are."""
 
     @staticmethod
-    def forward(ctx: Any, tables: Tables, values: Tensor, offsets: Tensor, weights: Tensor | None, bags: int,
+    def forward(ctx: Any, tables: Tables, batch: Batch, values: Tensor, offsets: Tensor, weights: Tensor | None,
                 *parameters: Tensor) -> Tensor:  # fmt: skip
         ctx.save_for_backward(values, offsets, weights)
-        ctx.bags, ctx.tables, ctx.parameters = bags, tables, parameters
-        return _pooled(tables, Batch(values, offsets, weights, bags))
+        ctx.batch, ctx.tables, ctx.parameters = batch[3:], tables, parameters
+        return _pooled(tables, batch)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        values, offsets, weights = ctx.saved_tensors
-        batch, tables = Batch(values, offsets, weights, ctx.bags), ctx.tables
+        batch, tables = Batch(*ctx.saved_tensors, *ctx.batch), ctx.tables
         found: Any = False
         if not torch.is_grad_enabled() and tables.fit():
             found = tables.gradients(batch, grad if grad.is_contiguous() else grad.contiguous())

@@ -34,21 +34,36 @@ NONTEMPORAL = 8 << 20  # bytes; larger results are written by non-temporal store
 MOST_ROWS = 1 << 31
 MOST_PLACES = 1 << 32  # elements of a gradient that a word can tell apart
 MOST_SCRATCH = 1 << 28
+STEPS = STATE + "step"
+ROOM = 8  # as in kernels.tables_grad
 
 
 class Batch(NamedTuple):
-    """The bags of all features: ids, where bags begin and the last one ends, weights or None, bags of a feature."""
+    """The bags of all features: ids, where bags begin, weights or None, and the number of bags of a feature.
+
+    Unless they are open, offsets end with the number of ids. Open ones are those of one feature.
+    """
 
     values: Tensor
     offsets: Tensor
     weights: Tensor | None
     bags: int
+    is_open: bool = False
+
+    def bounds(self) -> list[int]:
+        """Where the ids of each feature begin, and where those of the last one end."""
+        if self.is_open:
+            return [0, self.values.shape[0]]
+        found: list[int] = self.offsets[:: self.bags].tolist()
+        return found
 
 
 class _Group(NamedTuple):
     """Features that one kernel pools: their descriptions, the vector width, and whether sums are divided."""
 
     features: Array
+    address: int
+    size: int
     lanes: Array
     scaled: Array | None
     is_aligned: bool
@@ -58,12 +73,33 @@ class _StepGroup(NamedTuple):
     """Tables that one kernel changes."""
 
     tables: Array
+    address: int
     members: list[int]
     lanes: Array
     wide: Array | None
     scaled: Array | None
     rows: int
     span: int
+
+
+class _Call(NamedTuple):
+    """What one kernel call of a step does: the numbers of the formula, for each table, are at `address`."""
+
+    group: _StepGroup
+    token: Array
+    numbers: Array
+    address: int
+    reaches: bool
+
+
+class _Kept(NamedTuple):
+    """The calls of an optimizer, for as long as it, the addresses of its state and the count of steps stay."""
+
+    optimizer: Optimizer
+    names: list[str]
+    known: list[int]
+    steps: int
+    calls: list[_Call]
 
 
 class Tables:
@@ -74,7 +110,8 @@ class Tables:
         self._parameters = [layer._parameters for layer in layers]
         self._buffers = [layer._buffers for layer in layers]
         self._known: list[int] = []  # addresses and sizes of the tables that are described
-        self._rules: dict[int, tuple[Any, ...]] = {}
+        self._rules: dict[tuple[int, ...], _Kept] = {}
+        self._compact_groups: list[_StepGroup] | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> None:
         return None  # a copy of a layer has tables of its own
@@ -121,13 +158,15 @@ class Tables:
                 lanes = kernels.lanes.lanes_for(self._sums, width)
                 grouped.setdefault((lanes.ndim, kind != SUM), (lanes, []))[1].append(number)
                 column += width
-        self.columns = column
+        self.columns, self.features = column, len(described)
         self._described = np.array(described, np.int64)
-        self._groups = [
-            _Group(self._described[numbers], lanes, self._stored if scaled else None, self._is_aligned(numbers))
-            for (_, scaled), (lanes, numbers) in grouped.items()
-        ]
-        self._rules = {}
+        self._address = self._described.ctypes.data
+        self._groups = []
+        for (_, scaled), (lanes, numbers) in grouped.items():
+            features = self._described[numbers]
+            self._groups.append(_Group(features, features.ctypes.data, len(features), lanes,
+                                       self._stored if scaled else None, self._is_aligned(numbers)))  # fmt: skip
+        self._rules, self._compact_groups = {}, None
 
     def _is_aligned(self, numbers: list[int]) -> bool:
         """Whether non-temporal stores can write these features."""
@@ -138,7 +177,7 @@ class Tables:
 
     def pool(self, batch: Batch) -> Tensor | None:
         """The pooled rows, or None if an id or an offset is bad."""
-        values, offsets, weights, bags = batch
+        values, offsets, weights, bags, is_open = batch
         size, itemsize = values.shape[0], self.numpy.itemsize
         output = self._result((bags, self.columns))
         work = size * (8 + self.widest * itemsize)
@@ -147,11 +186,11 @@ class Tables:
         weighted, weights_at = (None, 0) if weights is None else (_like(weights), weights.data_ptr())
         for group in self._groups:
             run, threads = team(work)
-            tiles = 1 if threads == 1 else max(bags // TILE, -(-4 * threads // len(group.features)))
+            tiles = 1 if threads == 1 else max(bags // TILE, -(-4 * threads // group.size))
             status = kernels.tables.pool(
-                run, threads, len(self._described), len(group.features), min(tiles, bags) or 1, like, group.lanes, group.scaled, weighted,
-                self._stored, group.features.ctypes.data, values.data_ptr(), size, offsets.data_ptr(), bags, weights_at,
-                output.data_ptr(), self.columns, nontemporal and group.is_aligned,
+                run, threads, self.features, group.size, min(tiles, bags) or 1, like, group.lanes, group.scaled, weighted,
+                self._stored, group.address, values.data_ptr(), size, offsets.data_ptr(), is_open, bags,
+                weights_at, output.data_ptr(), self.columns, nontemporal and group.is_aligned,
             )  # fmt: skip
             if status > 0:
                 return None
@@ -170,9 +209,9 @@ class Tables:
 
     def entries(self, batch: Batch, grad: Tensor) -> "Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None]]":
         """For each table, as operators take it: the gradient of its bags, its ids, the bag of each, and weights."""
-        values, offsets, weights, bags = batch
-        segment_ids = segment_ids_of(offsets[:-1], values.shape[0])
-        bounds = offsets[::bags].tolist() if bags else [0] * (len(self._described) + 1)
+        values, offsets, weights, bags, is_open = batch
+        segment_ids = segment_ids_of(offsets if is_open else offsets[:-1], values.shape[0])
+        bounds = batch.bounds() if bags else [0] * (self.features + 1)
         feature, column = 0, 0
         for weight, count in zip(self.weights(), self._features, strict=True):
             begin, end = bounds[feature], bounds[feature + count]
@@ -192,76 +231,78 @@ class Tables:
         """
         calls = []
         for members, optimizer in groups:
-            for group, rule, numbers in self._rules_for(tuple(members), optimizer):
-                if rule.reaches and getattr(optimizer, "decay_untouched", False):
+            for call in self._rules_for(tuple(members), optimizer):
+                if call.reaches and getattr(optimizer, "decay_untouched", False):
                     return False
-                prepared = self._prepare(group, batch)
+                prepared = self._prepare(call.group, batch)
                 if prepared is None:
                     return False
-                calls.append((group, rule.token, numbers, prepared))
-        if len(calls) > 1 and self._first_bad(batch):
+                calls.append((call, prepared))
+        if len(calls) > 1 and self.pool(batch) is None:  # no table is changed before the ids of all are known to be good
             return None
-        for group, token, numbers, prepared in calls:
-            if not self._run(group, token, numbers.ctypes.data, batch, grad, prepared):
+        for call, prepared in calls:
+            if not self._run(call.group, call.token, call.address, batch, grad, prepared):
                 return None
-        torch.autograd.graph.increment_version(self._changed)
+        changed = self.weights()
+        for buffers in self._buffers:
+            if buffers:
+                changed += [array for name, array in buffers.items() if array is not None and name.startswith(STATE)]
+        torch.autograd.graph.increment_version(changed)
         return True
 
     def gradients(self, batch: Batch, grad: Tensor) -> "list[tuple[Tensor, Tensor]] | None | bool":
         """The compact gradient of each table: rows in ascending order, and their gradients. Else as `step`."""
-        bounds = batch.offsets[:: batch.bags].tolist() if batch.bags else [0] * (len(self._described) + 1)
+        bounds = batch.bounds() if batch.bags else [0] * (self.features + 1)
+        if self._compact_groups is None:
+            self._compact_groups = self._step_groups(range(len(self._layers)), ())
         results: list[Any] = [None] * len(self._layers)
-        weights = self.weights()
         calls = []
-        for group in self._step_groups(range(len(self._layers)), ()):
-            tables = group.tables.copy()
-            for i, member in enumerate(group.members):
-                first = int(tables[i, 5])
-                size = min(max(bounds[first + int(tables[i, 6])] - bounds[first], 0), weights[member].shape[0])
-                rows = torch.empty((1, size), dtype=torch.int64)
-                values = torch.empty((size, weights[member].shape[1]), dtype=self.dtype)
-                results[member] = rows, values
-                tables[i, 3:5] = rows.data_ptr(), values.data_ptr()
-            prepared = self._prepare(group, batch)
+        for group in self._compact_groups:
+            prepared = self._prepare(group, batch, splits=False)
             if prepared is None:
                 return False
-            calls.append((group._replace(tables=tables), prepared))
+            tables = group.tables.tolist()
+            for member, table in zip(group.members, tables, strict=True):
+                _, rows, width, _, _, first, count, _ = table
+                size = min(max(bounds[first + count] - bounds[first], 0), rows)
+                made = torch.empty((1, size), dtype=torch.int64), self._result((size, width))
+                results[member], table[3:5] = made, [made[0].data_ptr(), made[1].data_ptr()]
+            described = np.array(tables, np.int64)
+            calls.append((group._replace(tables=described, address=described.ctypes.data), prepared))
         for group, prepared in calls:
             counts = self._run(group, None, 0, batch, grad, prepared)
             if counts is None:
                 return None
             for member, count in zip(group.members, counts, strict=True):
                 rows, values = results[member]
-                results[member] = rows[:, :count], values[:count]
+                if count < values.shape[0]:
+                    results[member] = rows.narrow(1, 0, count), values.narrow(0, 0, count)
         return results
 
-    def _first_bad(self, batch: Batch) -> bool:
-        """Whether an id or an offset is bad: asked before several kernels change tables, one after the other."""
-        return self.pool(batch) is None
-
-    def _rules_for(self, members: tuple[int, ...], optimizer: Optimizer) -> list[tuple[_StepGroup, Any, Array]]:
-        """The groups that `optimizer` changes, its rule for each, and the numbers of the rule for each table."""
-        names = [STATE + name for name in optimizer.layout()]
-        state = [self._buffers[member][name] for member in members for name in names]
-        known = [array.data_ptr() for array in state]  # type: ignore[union-attr]
-        steps = 1
-        if names and names[-1] == STATE + "step":
-            counts = {int(array) for array in state[len(names) - 1 :: len(names)]}  # type: ignore[arg-type]
-            if len(counts) > 1:
-                return [found for member in members for found in self._rules_for((member,), optimizer)]
-            steps = counts.pop() + 1
-        kept = self._rules.get(members[0])
-        if kept is not None and kept[0] == members and kept[1] is optimizer and kept[2] == known:
-            if kept[3] == steps:
-                return kept[4]  # type: ignore[no-any-return]
-            groups = [group for group, _, _ in kept[4]]
-        else:
-            groups = self._step_groups(members, [name for name in names if name != STATE + "step"])
+    def _rules_for(self, members: tuple[int, ...], optimizer: Optimizer) -> list[_Call]:
+        """What `optimizer` does: groups of tables, its rule for each, and the numbers of the rule for each table."""
+        kept = self._rules.get(members)
+        names = kept.names if kept is not None and kept.optimizer is optimizer else _state_names(optimizer)
+        steps, known = 1, []
+        if names:
+            state = [self._buffers[member][name] for member in members for name in names]
+            known = [array.data_ptr() for array in state]  # type: ignore[union-attr]
+            if names[-1] == STEPS:
+                counts = {int(array) for array in state[len(names) - 1 :: len(names)]}  # type: ignore[arg-type]
+                if len(counts) > 1:
+                    return [call for member in members for call in self._rules_for((member,), optimizer)]
+                steps = counts.pop() + 1
+        is_known = kept is not None and kept.optimizer is optimizer and kept.known == known
+        if kept is not None and is_known and kept.steps == steps:
+            return kept.calls
+        groups = [call.group for call in kept.calls] if kept is not None and is_known else self._step_groups(members, names)
         rule = optimizer.rule(steps)
-        found = [(group, rule, np.array([rule.numbers] * len(group.members), np.float64)) for group in groups]
-        self._rules[members[0]] = members, optimizer, known, steps, found
-        self._changed = [*self.weights(), *state]
-        return found
+        calls = []
+        for group in groups:
+            numbers = np.array([rule.numbers] * len(group.members), np.float64)
+            calls.append(_Call(group, rule.token, numbers, numbers.ctypes.data, rule.reaches))
+        self._rules[members] = _Kept(optimizer, names, known, steps, calls)
+        return calls
 
     def _step_groups(self, members: Iterable[int], names: Sequence[str]) -> list[_StepGroup]:
         grouped: dict[Any, tuple[Array, list[int]]] = {}
@@ -278,19 +319,22 @@ class Tables:
             tables, lanes_count = [], 1 << (lanes.ndim - 1)
             for member in numbers:
                 weight, buffers = weights[member], self._buffers[member]
-                addresses = [buffers[name].data_ptr() for name in names]  # type: ignore[union-attr]
-                steps = buffers[STATE + "step"].data_ptr() if names and STATE + "step" in buffers else 0  # type: ignore[union-attr]
+                addresses = [buffers[name].data_ptr() for name in names if name != STEPS]  # type: ignore[union-attr]
+                steps = buffers[STEPS].data_ptr() if STEPS in names else 0  # type: ignore[union-attr]
                 tables.append([weight.data_ptr(), *weight.shape, *(*addresses, 0, 0)[:2], begins[member],
                                self._features[member], steps])  # fmt: skip
             widest = max(weights[member].shape[1] for member in numbers)
+            described = np.array(tables, np.int64)
             found.append(
-                _StepGroup(np.array(tables, np.int64), numbers, lanes, self._stored if wide else None,
+                _StepGroup(described, described.ctypes.data, numbers, lanes, self._stored if wide else None,
                            self._stored if scaled else None, max(weights[member].shape[0] for member in numbers),
                            -(-widest // lanes_count) * lanes_count)  # fmt: skip
             )
         return found
 
-    def _prepare(self, group: _StepGroup, batch: Batch) -> "tuple[int, int, int, int, int] | None":
+    def _prepare(
+        self, group: _StepGroup, batch: Batch, *, splits: bool = True
+    ) -> "tuple[int, int, int, int, int] | None":
         """How a step is shared, and how many entries a table has at most; None if it takes too much scratch."""
         size = batch.values.shape[0]
         if group.rows >= MOST_ROWS or batch.bags * self.columns >= MOST_PLACES:
@@ -299,51 +343,56 @@ class Tables:
         per = size
         row = group.span * self._sums.itemsize + 12
         if min(per, group.rows) * row * threads > memory.LEAST_SCRATCH and batch.bags:
-            bounds = batch.offsets[:: batch.bags].tolist()
+            bounds = batch.bounds()
             per = max(bounds[table[5] + table[6]] - bounds[table[5]] for table in group.tables.tolist())
             per = min(max(per, 0), size)
         if min(per, group.rows) * row * threads > MOST_SCRATCH:
             return None
         parts = 1
-        while len(group.members) == 1 and 2 * parts <= threads:
+        while splits and len(group.members) == 1 and 2 * parts <= threads:
             parts *= 2
         return run, threads, parts, per, size
 
     def _run(self, group: _StepGroup, token: Any, numbers: int, batch: Batch, grad: Tensor,
              prepared: "tuple[int, int, int, int, int]") -> Any:  # fmt: skip
+        """One call of the kernel: True, or how many rows each table has if there is no `token`; None if an id is bad."""
         run, threads, parts, per, size = prepared
-        values, offsets, weights, bags = batch
+        values, offsets, weights, bags, is_open = batch
         items = len(group.members) * parts
         slots = min(per, group.rows) + 1
         sums = _lines(slots * group.span * self._sums.itemsize)
         others_at = sums + _lines(slots * 4)
         spread = others_at + (_lines(slots * 8) if token is None else 0)
-        entries = size * parts + items * kernels.tables_grad.ROOM + 8
-        scaled = group.scaled if weights is None else self._stored
-        factors = _lines(entries * self._sums.itemsize) if scaled is not None else 0
-        lists_size = _lines(3 * items * 8)
-        words = _lines(entries * 8)
-        room = memory.scratch(lists_size + words + factors + threads * spread + 64, np.uint8)
-        start = -(-room.ctypes.data // 64) * 64
-        map_size = _lines(group.rows * 4)
-        maps = memory.borrow_zeros(threads * map_size + 64)
-        like, weighted, weights_at = IDS[values.dtype], None, 0
+        entries = size * parts + items * ROOM + 8
+        scaled, weighted, weights_at = group.scaled, None, 0
         if weights is not None:
-            weighted, weights_at = _like(weights), weights.data_ptr()
+            scaled, weighted, weights_at = self._stored, _like(weights), weights.data_ptr()
+        lists, words = _lines(3 * items * 8), _lines(entries * 8)
+        factors = _lines(entries * self._sums.itemsize) if scaled is not None else 0
+        map_size = _lines(group.rows * 4)
+        scratch = memory.borrow(lists + words + factors + threads * spread)
+        maps = memory.borrow(threads * map_size, zero=True)
+        block, start = scratch
         status = kernels.tables_grad.step(
-            run, threads, len(group.members), parts, like, group.lanes, group.wide, scaled, weighted, self._stored,
-            token, group.tables.ctypes.data, self._described.ctypes.data, numbers, values.data_ptr(), size,
-            offsets.data_ptr(), bags, per, weights_at, grad.data_ptr(), self.columns, start + lists_size,
-            start + lists_size + words, start, start + lists_size + words + factors, spread, sums, others_at,
-            -(-maps.ctypes.data // 64) * 64, map_size,
+            run, threads, len(group.members), parts, IDS[values.dtype], group.lanes, group.wide, scaled, weighted,
+            self._stored, token, group.address, self._address, numbers, values.data_ptr(), size, offsets.data_ptr(),
+            is_open, bags, per, weights_at, grad.data_ptr(), self.columns, start + lists, start + lists + words, start,
+            start + lists + words + factors, spread, sums, others_at, maps[1], map_size,
         )  # fmt: skip
-        memory.return_zeros(maps)
+        memory.give_back(maps, zero=True)
+        found = True
+        if token is None and status <= 0:
+            begin = start - block.ctypes.data
+            found = block[begin + 16 * items : begin + 24 * items].view(np.int64).tolist()
+        memory.give_back(scratch)
         if threads > 1:
             _note(status)
-        if status > 0:
-            return None
-        begin = start - room.ctypes.data
-        return room[begin : begin + 24 * items].view(np.int64)[2 * items :].tolist() if token is None else True
+        return None if status > 0 else found
+
+
+def _state_names(optimizer: Optimizer) -> list[str]:
+    """The names of the buffers that keep what an optimizer remembers, the count of steps last."""
+    return [STATE + name for name in optimizer.layout()]
 
 
 def _note(status: int) -> None:
