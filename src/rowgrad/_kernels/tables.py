@@ -11,7 +11,7 @@ import numpy as np
 
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.lanes import block_start, count, fill, store, store_nontemporal, zeros
-from rowgrad._kernels.raw import peek, poke
+from rowgrad._kernels.raw import peek
 from rowgrad._kernels.sharing import atomic_add, share
 from rowgrad._kernels.sparse_segment import row_of, scale_segment, sum_segment
 from rowgrad._kernels.team import COUNTERS, LATE, at, at_if, has_waited, leave_team, on_team, room

@@ -81,7 +81,9 @@ def _keep_part(words, factors, start, size, part, parts):
 
 
 @inline
-def _pack(table, features, part, parts, ids, offsets, is_open, bags, stride, words, factors, weights, start, first, last):
+def _pack(
+    table, features, part, parts, ids, offsets, is_open, bags, stride, words, factors, weights, start, first, last
+):
     """Pack those of the entries from `first` to `last` whose rows belong to `part`; tells how many, or -1 if one is bad.
 
     They are a table's, and `words` has room for them from `start` on.

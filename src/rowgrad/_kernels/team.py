@@ -26,34 +26,42 @@ LATE = -1  # what kernels return if all is well, but PyTorch's team let the call
 PATIENCE = 1_000_000  # cycles that the team may take to come together after the work is done: less than a millisecond
 
 
+def _array_at(context: Any, builder: Any, array: Any, address: Any) -> Any:
+    made = context.make_array(array)(context, builder)
+    size = context.get_constant(types.intp, array.dtype.bitwidth // 8)
+    context.populate_array(
+        made,
+        data=builder.inttoptr(address, context.get_data_type(array.dtype).as_pointer()),
+        shape=[context.get_constant(types.intp, 1 << 62)],
+        strides=[size],
+        itemsize=size,
+        meminfo=None,
+    )
+    return made._getvalue()
+
+
 @intrinsic
 def at(typingctx: Any, like: Any, address: Any) -> Any:
     """What lies at `address`, as an array of the type of `like`; nothing that is used with it asks for its size."""
     array = types.Array(like.dtype, 1, "C")
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        made = context.make_array(array)(context, builder)
-        size = context.get_constant(types.intp, like.dtype.bitwidth // 8)
-        many = context.get_constant(types.intp, 1 << 62)
-        context.populate_array(
-            made,
-            data=builder.inttoptr(args[1], context.get_data_type(like.dtype).as_pointer()),
-            shape=[many],
-            strides=[size],
-            itemsize=size,
-            meminfo=None,
-        )
-        return made._getvalue()
+        return _array_at(context, builder, array, args[1])
 
     return array(like, types.int64), codegen
 
 
-@inline
-def at_if(wanted, like, address):
+@intrinsic
+def at_if(typingctx: Any, wanted: Any, like: Any, address: Any) -> Any:
     """The same, or None if `wanted` is None."""
-    if wanted is None:
-        return None
-    return at(like, address)
+    found = types.none if isinstance(wanted, types.NoneType) else types.Array(like.dtype, 1, "C")
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if found is types.none:
+            return context.get_dummy_value()
+        return _array_at(context, builder, found, args[2])
+
+    return found(wanted, like, types.int64), codegen
 
 
 @intrinsic(prefer_literal=True)
@@ -113,7 +121,9 @@ def _clock(typingctx: Any) -> Any:
     """The cycle counter."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.call(builder.module.declare_intrinsic("llvm.readcyclecounter", (), ir.FunctionType(INT64, [])), [])
+        return builder.call(
+            builder.module.declare_intrinsic("llvm.readcyclecounter", (), ir.FunctionType(INT64, [])), []
+        )
 
     return types.int64(), codegen
 

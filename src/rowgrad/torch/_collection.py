@@ -20,13 +20,15 @@ from rowgrad.torch import _configs as configs
 from rowgrad.torch import _features as features_of
 from rowgrad.torch import _fused as fused
 from rowgrad.torch import _wrapping
-from rowgrad.torch._bags import segment_ids_of
+from rowgrad.torch._bags import is_plain, segment_ids_of
 from rowgrad.torch._embedding_bag import EmbeddingBag
 from rowgrad.torch._fused_optimizer import FusedOptimizer
 from rowgrad.torch._jagged import INTEGERS, check_vector
 from rowgrad.torch._keyed import KeyedTensor, keyed
+from rowgrad.torch._lookup import Bad, look_up
 from rowgrad.torch._passes import Held, Pass, change
 from rowgrad.torch._pooling import Way, factors_of, pool
+from rowgrad.torch._tables import Batch, Tables
 
 
 class EmbeddingBagCollection(nn.Module):
@@ -84,6 +86,8 @@ class EmbeddingBagCollection(nn.Module):
         self.fused_optimizer = fused_optimizer
         self.sparse = sparse
         self._optimizer: FusedOptimizer | None = None
+        self._tables: Tables | None = None
+        self._places: dict[tuple[str, ...], tuple[int, ...]] = {}
         self._held: Held | None = None  # within `accumulate`: what is not in the tables yet
         self.embedding_bags = nn.ModuleDict()
         for table, optimizer in zip(self._configs, configs.optimizers_of(fused_optimizer, self._configs), strict=True):
@@ -245,7 +249,55 @@ class EmbeddingBagCollection(nn.Module):
         batch = self._batch_of(values, offsets, weights)
         if DistributedDataParallel._active_ddp_module is not None or "_is_fsdp_managed_module" in self.__dict__:
             self._check_wrapping()
+        if is_plain(values) and is_plain(offsets):
+            pooled = self._look_up(values, offsets, weights, batch)
+            if pooled is not None:
+                return pooled
         return self._pool_tables(values, offsets, weights, batch)
+
+    def _look_up(self, values: Tensor, offsets: Tensor, weights: Tensor | None, batch: int) -> Tensor | None:
+        """All tables by one kernel; None for what only operators take, and for what is wrong, which they tell."""
+        layers = list(self.embedding_bags._modules.values())
+        if self._tables is None or self._tables.layers != layers:
+            self._tables = Tables(layers, [table.num_features() for table in self._configs])
+            fused_layers = [layer for layer in layers if getattr(layer, "fused_optimizer", None) is not None]
+            self._is_fused = len(fused_layers) == len(layers)
+            self._is_mixed = bool(fused_layers) and not self._is_fused
+        if self._is_mixed:
+            return None
+        if offsets.dtype != values.dtype or not offsets.is_contiguous():
+            offsets = offsets.to(values.dtype).contiguous()
+        found = Batch(values, offsets, weights, batch)
+        try:
+            return look_up(self._tables, found, sparse=self.sparse, update=self._update if self._is_fused else None)
+        except Bad:
+            return None
+
+    def _update(self, batch: Batch, grad: Tensor) -> None:
+        """Change all tables by the gradient of the pooled rows; or keep that until later."""
+        assert self._tables is not None and self.optimizer is not None
+        one, is_held = Pass(self), self._held is not None
+        found = one.begin(grad)
+        if found is None:
+            return
+        if not is_held:
+            groups = [(self._members(names), optimizer) for names, optimizer in self.optimizer.groups()]
+            done = self._tables.step(batch, found, groups)
+            if done is None:
+                raise checks.changed("values")
+            if done:
+                return
+        for table, weight, entries in zip(
+            self._configs, self._tables.weights(), self._tables.entries(batch, found), strict=True
+        ):
+            one.settle(table.name, fused.Pass(weight, *entries))
+
+    def _members(self, names: tuple[str, ...]) -> tuple[int, ...]:
+        """The places of tables among all."""
+        if names not in self._places:
+            places = {table.name: place for place, table in enumerate(self._configs)}
+            self._places[names] = tuple(places[name] for name in names)
+        return self._places[names]
 
     def _pool_tables(self, values: Tensor, offsets: Tensor, weights: Tensor | None, batch: int) -> Tensor:
         """Table by table: in compiled and transformed code, on other devices, and for gradients of gradients."""
@@ -277,7 +329,7 @@ class EmbeddingBagCollection(nn.Module):
             first += count
         output = torch.cat(parts, 1) if len(parts) > 1 else parts[0]
         if self.grad_scaler is not None and output.requires_grad:
-            output.register_hook(one.begin)
+            output.register_hook(one.look)
         return output
 
     def _batch_of(self, values: Tensor, offsets: Tensor, weights: Tensor | None) -> int:

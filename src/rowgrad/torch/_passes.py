@@ -28,18 +28,24 @@ class Pass:
         self.collection = collection
         self.skipped = False
 
-    def begin(self, grad: Tensor) -> None:
-        """Decide for all tables together whether the step is made."""
+    def begin(self, grad: Tensor) -> Tensor | None:
+        """Decide for all tables together whether the step is made; gives the gradient without the scale of the loss."""
         layer, optimizer = self.collection, self.collection.optimizer
         if optimizer is None or optimizer.grad_scaler is None:
-            return
+            return grad
         for bag in layer.embedding_bags.values():
             if bag.fused_optimizer is not None:
                 fused.unscaled(grad.new_empty(0, dtype=bag.weight.dtype), optimizer.grad_scaler)  # refuses float16
-        self.skipped = optimizer.unscaled(grad) is None
+        found: Tensor | None = optimizer.unscaled(grad)
+        self.skipped = found is None
         if self.skipped and layer._held is not None:
             optimizer.skipped_steps -= layer._held.spoiled  # the passes of a block are one step
             layer._held.spoiled = True
+        return found
+
+    def look(self, grad: Tensor) -> None:
+        """The same as a hook, which leaves the gradient as it is."""
+        self.begin(grad)
 
     def update(self, name: str, weight: Tensor, grad: Tensor, *entries: Tensor) -> None:
         """Change a table by the gradient of its pooled rows, or keep that until later."""
@@ -48,11 +54,15 @@ class Pass:
             return
         if layer.grad_scaler is not None:
             grad = grad * (1 / layer.grad_scaler.get_scale())
-        found = fused.Pass(weight, grad, *entries)
+        self.settle(name, fused.Pass(weight, grad, *entries))
+
+    def settle(self, name: str, one: fused.Pass) -> None:
+        """Make the step of a table, or keep what it has until later."""
+        layer = self.collection
         if layer._held is not None:
-            layer._held.passes.setdefault(name, []).append(found.kept())
+            layer._held.passes.setdefault(name, []).append(one.kept())
         else:
-            change(layer, name, found)
+            change(layer, name, one)
 
 
 def change(layer: Any, name: str, one: fused.Pass) -> None:

@@ -106,7 +106,7 @@ class Tables:
     """The tables of some layers, each with a number of features; features are in the order of their tables."""
 
     def __init__(self, layers: Sequence[Any], features: Sequence[int]) -> None:
-        self._layers, self._features = list(layers), list(features)
+        self.layers, self._features = list(layers), list(features)
         self._parameters = [layer._parameters for layer in layers]
         self._buffers = [layer._buffers for layer in layers]
         self._known: list[int] = []  # addresses and sizes of the tables that are described
@@ -135,21 +135,21 @@ class Tables:
 
     def modes(self) -> list[str]:
         """The combiner of each table."""
-        return [str(layer.mode) for layer in self._layers]
+        return [str(layer.mode) for layer in self.layers]
 
     def _describe(self, weights: list[Tensor]) -> None:
         self.is_plain = all(map(_is_plain, weights)) and len({weight.dtype for weight in weights}) == 1
-        self.is_plain = self.is_plain and all(layer.mode in KINDS for layer in self._layers)
+        self.is_plain = self.is_plain and all(layer.mode in KINDS for layer in self.layers)
         if not self.is_plain:
             return
-        self.is_summed = all(layer.mode == "sum" for layer in self._layers)
+        self.is_summed = all(layer.mode == "sum" for layer in self.layers)
         self.dtype = weights[0].dtype
         self.numpy = NUMPY[self.dtype]
         stored, self._sums, _ = dtypes.summing(self.numpy)
         self._stored = np.empty(0, stored)
         self.widest = max(weight.shape[1] for weight in weights)
         described, grouped, column = [], {}, 0
-        for layer, weight, count in zip(self._layers, weights, self._features, strict=True):
+        for layer, weight, count in zip(self.layers, weights, self._features, strict=True):
             rows, width = weight.shape
             ahead = AHEAD if weight.nbytes > CACHED else 0
             for _ in range(count):
@@ -238,7 +238,9 @@ class Tables:
                 if prepared is None:
                     return False
                 calls.append((call, prepared))
-        if len(calls) > 1 and self.pool(batch) is None:  # no table is changed before the ids of all are known to be good
+        if (
+            len(calls) > 1 and self.pool(batch) is None
+        ):  # no table is changed before the ids of all are known to be good
             return None
         for call, prepared in calls:
             if not self._run(call.group, call.token, call.address, batch, grad, prepared):
@@ -254,8 +256,8 @@ class Tables:
         """The compact gradient of each table: rows in ascending order, and their gradients. Else as `step`."""
         bounds = batch.bounds() if batch.bags else [0] * (self.features + 1)
         if self._compact_groups is None:
-            self._compact_groups = self._step_groups(range(len(self._layers)), ())
-        results: list[Any] = [None] * len(self._layers)
+            self._compact_groups = self._step_groups(range(len(self.layers)), ())
+        results: list[Any] = [None] * len(self.layers)
         calls = []
         for group in self._compact_groups:
             prepared = self._prepare(group, batch, splits=False)
@@ -295,7 +297,9 @@ class Tables:
         is_known = kept is not None and kept.optimizer is optimizer and kept.known == known
         if kept is not None and is_known and kept.steps == steps:
             return kept.calls
-        groups = [call.group for call in kept.calls] if kept is not None and is_known else self._step_groups(members, names)
+        groups = (
+            [call.group for call in kept.calls] if kept is not None and is_known else self._step_groups(members, names)
+        )
         rule = optimizer.rule(steps)
         calls = []
         for group in groups:
@@ -311,7 +315,7 @@ class Tables:
             width = weights[member].shape[1]
             lanes = kernels.lanes.lanes_for(self._sums, width)
             lanes_count = 1 << (lanes.ndim - 1)
-            key = lanes.ndim, width != lanes_count, KINDS[self._layers[member].mode] != SUM
+            key = lanes.ndim, width != lanes_count, KINDS[self.layers[member].mode] != SUM
             grouped.setdefault(key, (lanes, []))[1].append(member)
         begins = np.cumsum([0, *self._features])
         found = []
@@ -326,9 +330,16 @@ class Tables:
             widest = max(weights[member].shape[1] for member in numbers)
             described = np.array(tables, np.int64)
             found.append(
-                _StepGroup(described, described.ctypes.data, numbers, lanes, self._stored if wide else None,
-                           self._stored if scaled else None, max(weights[member].shape[0] for member in numbers),
-                           -(-widest // lanes_count) * lanes_count)  # fmt: skip
+                _StepGroup(
+                    described,
+                    described.ctypes.data,
+                    numbers,
+                    lanes,
+                    self._stored if wide else None,
+                    self._stored if scaled else None,
+                    max(weights[member].shape[0] for member in numbers),
+                    -(-widest // lanes_count) * lanes_count,
+                )  # fmt: skip
             )
         return found
 
