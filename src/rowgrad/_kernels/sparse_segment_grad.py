@@ -205,7 +205,7 @@ def add_rows(rows, partners, row_limit, partner_limit, kind, by_row, values, wid
             segment = row if by_row else partner
             poke(counts, segment, peek(counts, segment) + 1)
     for segment in range(counts.size):
-        factors[segment] = 1.0 if kind == SUM else _scale(kind, max(counts[segment], 1))
+        factors[segment] = 1.0 if kind == SUM else scale_of(kind, max(counts[segment], 1))
     output[:] = 0
     lanes = zeros(lanes_for)
     for i in range(rows.size):

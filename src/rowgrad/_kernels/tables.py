@@ -28,7 +28,7 @@ def any_outside(ids, first, last, limit):
     """Whether an id is not in [0, limit). (LLVM vectorises this loop.)"""
     wrong = False
     for i in range(first, last):
-        wrong |= np.uint64(peek(ids, i)) >= np.uint64(limit)
+        wrong |= bool(np.uint64(peek(ids, i)) >= np.uint64(limit))
     return wrong
 
 
@@ -145,9 +145,9 @@ def pool(run_parallel, threads, total, number_of, tiles, like, lanes_for, scaled
          size, offsets, is_open, bags, weights, output, stride, nontemporal):  # fmt: skip
     """Pool `number_of` features of `total` into the columns of `output`.
 
-    If `is_open`, there is one feature, and the offsets do not tell where its last bag ends: with the last id. It gives 0;
-    or a positive number if an id or an offset is bad, and then what was written has no meaning; or LATE if all is well,
-    but a thread of the team came late.
+    If `is_open`, there is one feature, and the offsets do not tell where its last bag ends: with the last id. The
+    kernel gives 0; or a positive number if an id or an offset is bad, and then what was written has no meaning; or LATE
+    if all is well, but a thread of the team came late.
     """
     counters = room(COUNTERS)
     if bags > 0 and peek(at(like, offsets), 0) != 0:

@@ -62,7 +62,7 @@ def _add_rows(words, start, ids, first, last, rows):
     wrong = False
     for i in range(first, last):
         row = np.uint64(peek(ids, i))
-        wrong |= row >= np.uint64(rows)
+        wrong |= bool(row >= np.uint64(rows))
         poke(words, start + i - first, np.int64(min(row, np.uint64(rows - 1))) << 32 | peek(words, start + i - first))
     return wrong
 
@@ -81,12 +81,11 @@ def _keep_part(words, factors, start, size, part, parts):
 
 
 @inline
-def _pack(
-    table, features, part, parts, ids, offsets, is_open, bags, stride, words, factors, weights, start, first, last
-):
-    """Pack those of the entries from `first` to `last` whose rows belong to `part`; tells how many, or -1 if one is bad.
+def _pack(table, features, part, parts, ids, offsets, is_open, bags, stride, words, factors, weights, start, first,
+          last):  # fmt: skip
+    """Pack those of a table's entries from `first` to `last` whose rows belong to `part`, to `words` from `start` on.
 
-    They are a table's, and `words` has room for them from `start` on.
+    It tells how many these are, or -1 if one is bad.
     """
     rows = peek(table, ROWS)
     wrong, begin = rows == 0 and first < last, first
@@ -191,8 +190,8 @@ def _place(listed, item, parts):
 
 @inline
 def _step_share(counters, items, parts, like, lanes_for, wide, scaled, weights_like, stored, rule, tables, features,
-                numbers, ids, offsets, is_open, bags, weights, grads, stride, words, factors, lists, scratch, spread, slots_at,
-                others_at, maps, map_size):  # fmt: skip
+                numbers, ids, offsets, is_open, bags, weights, grads, stride, words, factors, lists, scratch, spread,
+                slots_at, others_at, maps, map_size):  # fmt: skip
     """The part of a thread; it has scratch of its own from `scratch` on, `spread` bytes further for each thread."""
     shared, listed, packed, lanes = at(WORDS, counters), at(WORDS, lists), at(WORDS, words), zeros(lanes_for)
     entry_factors = at_if(scaled, lanes_for, factors)
@@ -247,21 +246,21 @@ def _list_entries(listed, tables, number_of, offsets, is_open, bags, size, per):
 
 @kernel
 def step(run_parallel, threads, number_of, parts, like, lanes_for, wide, scaled, weights_like, stored, rule, tables,
-         features, numbers, ids, size, offsets, is_open, bags, per, weights, grads, stride, words, factors, lists, scratch, spread,
-         slots_at, others_at, maps, map_size):  # fmt: skip
+         features, numbers, ids, size, offsets, is_open, bags, per, weights, grads, stride, words, factors, lists,
+         scratch, spread, slots_at, others_at, maps, map_size):  # fmt: skip
     """Change the rows of `number_of` tables by the gradients of their pooled rows; gives what `tables.pool` gives.
 
     If an id or an offset is bad, nothing is changed. Without a `rule`, the gradients of the rows that occur are written
     instead: to where `tables` has the addresses of state, the rows in ascending order, and their gradients. `lists`
-    tells then how many rows each table has. A table has at most `per` entries. `maps` are zeros, a number for each row and thread, and are zeros again at
-    the end.
+    tells then how many rows each table has. A table has at most `per` entries. `maps` are zeros, a number for each row
+    and thread, and are zeros again at the end.
     """
     counters = room(COUNTERS)
     _list_entries(at(WORDS, lists), tables, number_of, at(like, offsets), is_open, bags, size, per)
     on_team(run_parallel, threads, _step_share,
             (counters, number_of * parts, parts, like, lanes_for, wide, scaled, weights_like, stored, rule, tables,
-             features, numbers, ids, offsets, is_open, bags, weights, grads, stride, words, factors, lists, scratch, spread,
-             slots_at, others_at, maps, map_size))  # fmt: skip
+             features, numbers, ids, offsets, is_open, bags, weights, grads, stride, words, factors, lists, scratch,
+             spread, slots_at, others_at, maps, map_size))  # fmt: skip
     shared = at(WORDS, counters)
     wrong = peek(shared, WRONG)
     return wrong if wrong != 0 or not has_waited(shared) else np.int64(LATE)

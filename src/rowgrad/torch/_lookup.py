@@ -50,13 +50,13 @@ def look_up(
     if not any(trained):
         return _pooled(tables, batch)
     if update is not None:
-        return _Fused.apply(_anchor(), tables, batch, update, values, offsets, weights) if all(trained) else None  # type: ignore[no-any-return]
+        return _Fused.apply(_anchor(), tables, batch, update, values, offsets, weights) if all(trained) else None
     if not sparse:
         return None
     for weight in parameters:
         if weight.is_leaf and weight.requires_grad:
             keep_coalesced(weight)
-    return _Sparse.apply(tables, batch, values, offsets, weights, *parameters)  # type: ignore[no-any-return]
+    return _Sparse.apply(tables, batch, values, offsets, weights, *parameters)
 
 
 def _anchor() -> Tensor:

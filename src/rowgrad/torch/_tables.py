@@ -148,7 +148,9 @@ class Tables:
         stored, self._sums, _ = dtypes.summing(self.numpy)
         self._stored = np.empty(0, stored)
         self.widest = max(weight.shape[1] for weight in weights)
-        described, grouped, column = [], {}, 0
+        described: list[list[int]] = []
+        grouped: dict[tuple[int, bool], tuple[Array, list[int]]] = {}
+        column = 0
         for layer, weight, count in zip(self.layers, weights, self._features, strict=True):
             rows, width = weight.shape
             ahead = AHEAD if weight.nbytes > CACHED else 0
@@ -188,8 +190,8 @@ class Tables:
             run, threads = team(work)
             tiles = 1 if threads == 1 else max(bags // TILE, -(-4 * threads // group.size))
             status = kernels.tables.pool(
-                run, threads, self.features, group.size, min(tiles, bags) or 1, like, group.lanes, group.scaled, weighted,
-                self._stored, group.address, values.data_ptr(), size, offsets.data_ptr(), is_open, bags,
+                run, threads, self.features, group.size, min(tiles, bags) or 1, like, group.lanes, group.scaled,
+                weighted, self._stored, group.address, values.data_ptr(), size, offsets.data_ptr(), is_open, bags,
                 weights_at, output.data_ptr(), self.columns, nontemporal and group.is_aligned,
             )  # fmt: skip
             if status > 0:
@@ -252,7 +254,7 @@ class Tables:
         torch.autograd.graph.increment_version(changed)
         return True
 
-    def gradients(self, batch: Batch, grad: Tensor) -> "list[tuple[Tensor, Tensor]] | None | bool":
+    def gradients(self, batch: Batch, grad: Tensor) -> "list[tuple[Tensor, Tensor]] | bool | None":
         """The compact gradient of each table: rows in ascending order, and their gradients. Else as `step`."""
         bounds = batch.bounds() if batch.bags else [0] * (self.features + 1)
         if self._compact_groups is None:
@@ -288,9 +290,9 @@ class Tables:
         steps, known = 1, []
         if names:
             state = [self._buffers[member][name] for member in members for name in names]
-            known = [array.data_ptr() for array in state]  # type: ignore[union-attr]
+            known = [array.data_ptr() for array in state]
             if names[-1] == STEPS:
-                counts = {int(array) for array in state[len(names) - 1 :: len(names)]}  # type: ignore[arg-type]
+                counts = {int(array) for array in state[len(names) - 1 :: len(names)]}
                 if len(counts) > 1:
                     return [call for member in members for call in self._rules_for((member,), optimizer)]
                 steps = counts.pop() + 1
@@ -323,24 +325,16 @@ class Tables:
             tables, lanes_count = [], 1 << (lanes.ndim - 1)
             for member in numbers:
                 weight, buffers = weights[member], self._buffers[member]
-                addresses = [buffers[name].data_ptr() for name in names if name != STEPS]  # type: ignore[union-attr]
-                steps = buffers[STEPS].data_ptr() if STEPS in names else 0  # type: ignore[union-attr]
+                addresses = [buffers[name].data_ptr() for name in names if name != STEPS]
+                steps = buffers[STEPS].data_ptr() if STEPS in names else 0
                 tables.append([weight.data_ptr(), *weight.shape, *(*addresses, 0, 0)[:2], begins[member],
                                self._features[member], steps])  # fmt: skip
             widest = max(weights[member].shape[1] for member in numbers)
             described = np.array(tables, np.int64)
-            found.append(
-                _StepGroup(
-                    described,
-                    described.ctypes.data,
-                    numbers,
-                    lanes,
-                    self._stored if wide else None,
-                    self._stored if scaled else None,
-                    max(weights[member].shape[0] for member in numbers),
-                    -(-widest // lanes_count) * lanes_count,
-                )  # fmt: skip
-            )
+            most = max(weights[member].shape[0] for member in numbers)
+            span = -(-widest // lanes_count) * lanes_count
+            found.append(_StepGroup(described, described.ctypes.data, numbers, lanes, self._stored if wide else None,
+                                    self._stored if scaled else None, most, span))  # fmt: skip
         return found
 
     def _prepare(
@@ -366,7 +360,7 @@ class Tables:
 
     def _run(self, group: _StepGroup, token: Any, numbers: int, batch: Batch, grad: Tensor,
              prepared: "tuple[int, int, int, int, int]") -> Any:  # fmt: skip
-        """One call of the kernel: True, or how many rows each table has if there is no `token`; None if an id is bad."""
+        """One call of the kernel: True, or the number of rows of each table without a `token`; None if an id is bad."""
         run, threads, parts, per, size = prepared
         values, offsets, weights, bags, is_open = batch
         items = len(group.members) * parts
