@@ -7,7 +7,7 @@ TensorFlow's: the first few rows left to right, then blocks of eight rows that a
 import numpy as np
 
 from rowgrad._kernels.compile import inline, kernel
-from rowgrad._kernels.kinds import MEAN, SUM
+from rowgrad._kernels.kinds import MEAN
 from rowgrad._kernels.lanes import block_start, count, fetch, fill, load, store, store_nontemporal, zeros
 from rowgrad._kernels.raw import peek, peek_bounded
 from rowgrad._kernels.sharing import chunk_start, enter, leave, lowest, share
@@ -78,26 +78,25 @@ def scale_segment(total, length, kind):
 
 
 @inline
-def _pool_segment(lanes, indices, first, last, data_rows, data, width, kind, output, nontemporal, segment, ahead):
-    """Pool one segment, a block of columns at a time."""
-    for column in range(0, width, count(lanes)):
-        here = block_start(lanes, column, width)
-        total = sum_segment(lanes, indices, first, last, indices.size, data_rows, data, width, here, ahead)
-        if kind != SUM:
-            total = scale_segment(total, last - first, kind)
-        if nontemporal:
-            store_nontemporal(output, segment * width + here, total)
-        else:
-            store(output, segment * width + here, total)
+def _pool_columns(lanes, scaled, indices, first, last, data_rows, data, width, here, kind, output, nontemporal, segment,
+                  ahead):  # fmt: skip
+    """Pool a block of columns of one segment."""
+    total = sum_segment(lanes, indices, first, last, indices.size, data_rows, data, width, here, ahead)
+    if scaled is not None:
+        total = scale_segment(total, last - first, kind)
+    if nontemporal:
+        store_nontemporal(output, segment * width + here, total)
+    else:
+        store(output, segment * width + here, total)
 
 
 @kernel
-def pool(workers, chunks, indices, ids, rows, data_rows, data, width, kind, lanes_for, output, nontemporal, clear,
-         ahead, bad):  # fmt: skip
+def pool(workers, chunks, indices, ids, rows, data_rows, data, width, kind, lanes_for, wide, scaled, output, nontemporal,
+         clear, ahead, bad):  # fmt: skip
     """Pool into `output`; returns -1, or a position before the first bad entry, in which case nothing is written.
 
-    `lanes_for` tells how wide vectors are (see `lanes`), `bad` has room for a position per chunk. Rows without a
-    segment are zeroed if `clear`. If `nontemporal`, results are written by non-temporal stores. Rows of the table are
+    `lanes_for` tells how wide vectors are (see `lanes`); `wide` is None if one vector holds a row, and `scaled` is None
+    for sums. `bad` has room for a position per chunk. Rows without a segment are zeroed if `clear`. If `nontemporal`, results are written by non-temporal stores. Rows of the table are
     fetched `ahead` entries before they are needed; 0 is for tables that are in the caches anyway.
     """
     seen = enter(workers)
@@ -123,9 +122,14 @@ def pool(workers, chunks, indices, ids, rows, data_rows, data, width, kind, lane
                 last += 1
             if clear and segment > before + 1:
                 output[(before + 1) * width : segment * width] = 0
-            _pool_segment(
-                lanes, indices, first, last, data_rows, data, width, kind, output, nontemporal, segment, ahead
-            )
+            if wide is None:
+                _pool_columns(lanes, scaled, indices, first, last, data_rows, data, count(lanes), 0, kind, output,
+                              nontemporal, segment, ahead)  # fmt: skip
+            else:
+                for column in range(0, width, count(lanes)):
+                    _pool_columns(lanes, scaled, indices, first, last, data_rows, data, width,
+                                  block_start(lanes, column, width), kind, output, nontemporal, segment,
+                                  ahead)  # fmt: skip
             before = segment
             first = last
         if clear and stop == size and before + 1 < rows:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rowgrad import _kernels as kernels
+from rowgrad._kernels.kinds import SUM
 from rowgrad._ops import checks
 from rowgrad._ops.catalogue import Attribute, Example, Operator, declare
 from rowgrad._ops.order import one_id_type
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 INT64 = np.dtype(np.int64)
 INT32_MAX = 2**31 - 1
-CACHED = 1 << 21  # a table up to this many bytes is in the caches, and prefetching its rows costs more than it saves
+CACHED = 1 << 16  # a table up to this many bytes is in the caches, and fetching its rows first costs more than it saves
 AHEAD = 16  # entries; the rows of a larger table are fetched so long before they are needed
 
 
@@ -59,9 +60,11 @@ def _pool(kind: int, data: Array, indices: Array, segment_ids: Array, num_segmen
     ids = (indices, segment_ids) if indices.dtype is segment_ids.dtype is INT64 else one_id_type(indices, segment_ids)
     workers = Workers(size * (16 + row_size))
     nontemporal = output.nbytes >= NONTEMPORAL and is_nontemporal(output, row_size)
+    lanes = kernels.lanes.lanes_for(sums, width)
+    wide, scaled = None if width == 1 << (lanes.ndim - 1) else lanes, None if kind == SUM else lanes
     bad = workers.run(
-        kernels.sparse_segment.pool, *ids, rows, data_rows, source, width, kind, kernels.lanes.lanes_for(sums, width),
-        target, nontemporal, not zero, AHEAD if data.nbytes > CACHED else 0, np.empty(workers.chunks, INT64),
+        kernels.sparse_segment.pool, *ids, rows, data_rows, source, width, kind, lanes, wide, scaled, target,
+        nontemporal, not zero, AHEAD if data.nbytes > CACHED else 0, np.empty(workers.chunks, INT64),
     )  # fmt: skip
     if bad >= 0:
         bad = _first_bad(bad, indices, segment_ids, rows, data_rows)

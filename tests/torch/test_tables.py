@@ -1,0 +1,205 @@
+"""Layers and collections by the kernels over many tables: the same bits as by operators, whatever the bags are."""
+
+import os
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from rowgrad import optim
+from rowgrad._runtime import memory
+from rowgrad.errors import RowgradError
+from rowgrad.torch import EmbeddingBag, EmbeddingBagCollection, EmbeddingBagConfig, _team
+from rowgrad.torch._tables import Tables
+
+WIDTHS = (1, 3, 8, 16, 20, 40, 64, 100, 128, 200)
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+OPTIMIZERS = (optim.SGD(lr=0.1), optim.Adagrad(lr=0.1), optim.RowWiseAdagrad(lr=0.1), optim.Adam(lr=0.1))
+
+
+def ragged(seed, rows, bags, most, ids=torch.int64):
+    """Ids, where bags begin, the bag of each."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(0, most + 1, bags)
+    values = torch.from_numpy(rng.integers(0, rows, int(lengths.sum()))).to(ids)
+    begins = torch.from_numpy(np.cumsum(lengths) - lengths).to(ids)
+    return values, begins, torch.from_numpy(np.repeat(np.arange(bags), lengths))
+
+
+def same_bits(one, other):
+    return one.dtype == other.dtype and torch.equal(
+        one.reshape(-1).view(torch.uint8), other.reshape(-1).view(torch.uint8)
+    )
+
+
+def two_layers(rows, width, **settings):
+    """Two layers with one table; the second is called with segment_ids, and so takes the way of operators."""
+    torch.manual_seed(rows * 1000 + width)
+    weight = torch.randn(rows, width).to(settings.pop("dtype", torch.float32))
+    weight[0] = -0.0
+    return [EmbeddingBag(rows, width, _weight=weight.clone(), **settings) for _ in range(2)]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
+def test_widths(width, combiner):
+    one, other = two_layers(50, width, combiner=combiner)
+    ids, begins, bags = ragged(width, 50, 70, 25)
+    pooled, expected = one(ids, begins), other(ids, segment_ids=bags, num_bags=70)
+    assert same_bits(pooled, expected)
+    grad = torch.randn(70, width)
+    pooled.backward(grad)
+    expected.backward(grad)
+    assert one.weight.grad.is_coalesced()
+    assert torch.equal(one.weight.grad.indices(), other.weight.grad.indices())
+    assert same_bits(one.weight.grad.values(), other.weight.grad.values())
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("ids", [torch.int64, torch.int32], ids=str)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: type(optimizer).__name__)
+def test_fused_steps(dtype, ids, optimizer):
+    one, other = two_layers(30, 20, combiner="mean", fused_optimizer=optimizer, dtype=dtype)
+    for seed in range(3):
+        values, begins, bags = ragged(seed, 30, 40, 6, ids)
+        grad = torch.randn(40, 20).to(dtype)
+        one(values, begins).backward(grad)
+        other(values, segment_ids=bags, num_bags=40).backward(grad)
+    assert same_bits(one.weight, other.weight)
+    for name, state in one.fused_state.items():
+        assert same_bits(state, other.fused_state[name]), name
+
+
+def test_weights():
+    one, other = two_layers(30, 20, combiner="sum", fused_optimizer=optim.Adagrad(lr=0.1))
+    values, begins, bags = ragged(5, 30, 40, 6)
+    weights, grad = torch.rand(len(values)), torch.randn(40, 20)
+    pooled = one(values, begins, weights)
+    expected = other(values, per_sample_weights=weights, segment_ids=bags, num_bags=40)
+    assert same_bits(pooled, expected)
+    pooled.backward(grad)
+    expected.backward(grad)
+    assert same_bits(one.weight, other.weight)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_threads(threads):
+    """Large enough for a team; one table is divided by its rows."""
+    before = torch.get_num_threads()
+    one, other = two_layers(5000, 64, combiner="sum", fused_optimizer=optim.SGD(lr=0.1))
+    values, begins, bags = ragged(1, 5000, 3000, 8)
+    grad = torch.randn(3000, 64)
+    try:
+        torch.set_num_threads(threads)
+        pooled = one(values, begins)
+        pooled.backward(grad)
+    finally:
+        torch.set_num_threads(before)
+    expected = other(values, segment_ids=bags, num_bags=3000)
+    expected.backward(grad)
+    assert same_bits(pooled, expected)
+    assert same_bits(one.weight, other.weight)
+
+
+def test_many_tables_are_one_call(monkeypatch):
+    """Tables of one width are pooled and changed by one kernel call each."""
+    tables = [EmbeddingBagConfig(f"t{i}", 10 + i, 16, [f"f{i}"]) for i in range(26)]
+    collection = EmbeddingBagCollection(tables=tables, fused_optimizer=optim.SGD(lr=0.1))
+    calls = []
+    run = Tables._run
+    monkeypatch.setattr(Tables, "_run", lambda *args: calls.append("step") or run(*args))
+    values, offsets = torch.zeros(26 * 4, dtype=torch.int64), torch.arange(26 * 4 + 1)
+    collection.pool(values, offsets).sum().backward()
+    assert calls == ["step"]
+    assert len(collection._tables._groups) == 1
+
+
+@pytest.mark.parametrize("bad", [10, -1, 2**40, -(2**63)])
+def test_bad_ids_leave_everything(bad):
+    """No table is changed, and the scratch that must be zero is zero."""
+    tables = [EmbeddingBagConfig(f"t{i}", 10, 4 * (i + 1), [f"f{i}"]) for i in range(3)]
+    collection = EmbeddingBagCollection(tables=tables, fused_optimizer=optim.SGD(lr=0.1))
+    values, offsets = torch.arange(6), torch.arange(7)
+    pooled = collection.pool(values, offsets)
+    before = [weight.clone() for weight in collection.parameters()]
+    values.numpy()[4] = bad  # behind autograd's back
+    with pytest.raises(RowgradError):
+        pooled.sum().backward()
+    assert all(torch.equal(one, other) for one, other in zip(before, collection.parameters(), strict=True))
+    assert not any(block.any() for block, _ in memory._free_zeros)
+    with pytest.raises(IndexError, match=r"values\[4\]"):
+        collection.pool(values, offsets)
+
+
+@pytest.mark.parametrize("offsets", [[1, 2, 3], [0, 9, 3], [0, -5, 3], [0, 3, 2]])
+@pytest.mark.parametrize("include_last_offset", [False, True])
+def test_bad_offsets_are_refused(offsets, include_last_offset):
+    bag = EmbeddingBag(10, 4, combiner="sum", include_last_offset=include_last_offset)
+    ids = torch.arange(2 if offsets == [0, 3, 2] else 3)
+    with pytest.raises(RowgradError):
+        bag(ids, torch.tensor(offsets))
+
+
+@pytest.mark.parametrize("which", ["ids", "offsets"])
+def test_memory_that_changes_during_calls(which):
+    """Another thread writes to what is looked up: any answer or error will do, but no crash."""
+    bag = EmbeddingBag(1000, 64, combiner="sum", fused_optimizer=optim.SGD(lr=1e-9))
+    ids, offsets = torch.randint(0, 1000, (20_000,)), torch.arange(0, 20_000, 5)
+    victim, stop = (ids if which == "ids" else offsets).numpy(), threading.Event()
+    good = victim[100:200].copy()
+
+    def flip():
+        while not stop.is_set():
+            for value in (2**40, -1, 1000, 20_001):
+                victim[100:200] = value
+                victim[100:200] = good
+
+    thread = threading.Thread(target=flip)
+    thread.start()
+    answers = 0
+    try:
+        for _ in range(300):
+            try:
+                bag(ids, offsets).sum().backward()
+                answers += 1
+            except RowgradError:
+                pass
+    finally:
+        stop.set()
+        thread.join()
+    victim[100:200] = good
+    assert torch.isfinite(bag(ids, offsets)).all()
+    assert not any(block.any() for block, _ in memory._free_zeros)
+
+
+def test_layers_in_a_forked_child():
+    """PyTorch's threads do not exist in a forked child, and nobody waits for them."""
+    bag = EmbeddingBag(1000, 64, combiner="sum", fused_optimizer=optim.SGD(lr=0.1))
+    ids, offsets = torch.randint(0, 1000, (20_000,)), torch.arange(0, 20_000, 5)
+    bag(ids, offsets).sum().backward()
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if bag(ids, offsets).detach().isfinite().all().item() else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_late_team_is_left_alone_for_a_while(monkeypatch):
+    monkeypatch.setattr(_team, "_alone", 0)
+    monkeypatch.setattr(_team, "_next_alone", _team.LEAST_ALONE)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        shared = _team.team(_team.GRAIN)
+        _team.was_late()
+        alone = [_team.team(_team.GRAIN) for _ in range(_team.LEAST_ALONE)]
+        assert set(alone) == {(0, 1)}
+        assert _team.team(_team.GRAIN) == shared
+        _team.was_late()
+        assert _team._alone == 2 * _team.LEAST_ALONE
+    finally:
+        torch.set_num_threads(before)
+    assert _team.team(_team.GRAIN - 1) == (0, 1)
