@@ -56,15 +56,16 @@ def rule_for(kind: int, adjusted: bool) -> "np.ndarray[Any, Any]":
     return np.empty((0,) * (1 + 2 * kind + adjusted), np.bool_)
 
 
-def _by_rule(choose: Callable[[int, bool], Callable[..., Any]]) -> Any:
-    """A function for kernels whose body is chosen by its first argument, a `rule_for`, when a kernel is compiled."""
+def _by_rule(choose: Callable[[int, bool], Callable[..., Any]], place: int = 0) -> Any:
+    """A function for kernels whose body is chosen by its argument at `place`, a `rule_for`, when one is compiled."""
 
     def chosen(*args: Any) -> Any:
         raise NotImplementedError("called by kernels only")
 
     @overload(chosen, strict=False, jit_options=INLINE)  # type: ignore[misc]
-    def form(rule: Any, *args: Any) -> Any:
-        return choose(*divmod(rule.ndim - 1, 2))
+    def form(*args: Any) -> Any:
+        kind, adjusted = divmod(args[place].ndim - 1, 2)
+        return choose(kind, bool(adjusted))
 
     return chosen
 
@@ -93,18 +94,6 @@ def _clipped(rule, lanes, numbers, scale, decay, value, grads, there):
 _gradient = _by_rule(lambda kind, adjusted: _clipped if adjusted else _as_given)
 
 
-def _same(rule, lanes, numbers, value):
-    return value
-
-
-def _shrunk(rule, lanes, numbers, value):
-    return fill(lanes, numbers[2]) * value
-
-
-# A block of a row after decoupled weight decay.
-_decayed = _by_rule(lambda kind, adjusted: _shrunk if adjusted else _same)
-
-
 @inline
 def _square_columns(zeros, column, rule, numbers, scale, decay, table, row, grads, place, width):
     """Σ of the squares of a row's gradient, over the columns that blocks of the width of `zeros` cover."""
@@ -127,19 +116,13 @@ def _squares(lanes, rule, numbers, scale, decay, table, row, grads, place, width
     return total + rest
 
 
-def _one(rule, lanes, numbers, table, row, grads, place, width):
-    return 1.0
-
-
+@inline
 def _norm_scale(rule, lanes, numbers, table, row, grads, place, width):
+    """What a row's gradient is multiplied by so that its norm is not too large."""
     if numbers[10] == np.inf:
         return 1.0
     norm = np.sqrt(_squares(lanes, rule, numbers, 1.0, 0.0, table, row, grads, place, width))
     return numbers[10] / norm if norm > numbers[10] else 1.0
-
-
-# What a row's gradient is multiplied by so that its norm is not too large.
-_scale = _by_rule(lambda kind, adjusted: _norm_scale if adjusted else _one)
 
 
 def _plain_rate(rule, lanes, numbers, scale, table, row, grads, place, width, first, second):
@@ -260,12 +243,23 @@ _STEPS = {
 _step = _by_rule(lambda kind, adjusted: _STEPS[kind])
 
 
-@inline
-def change_row(lanes, rule, numbers, table, row, grads, place, width, first, second):
-    """Change one row of the table and of its state by row `place` of the gradients."""
-    scale = _scale(rule, lanes, numbers, table, row, grads, place, width)
-    rate = _rate(rule, lanes, numbers, scale, table, row, grads, place, width, first, second)
+def _change_plain(lanes, rule, numbers, table, row, grads, place, width, first, second):
+    rate = _rate(rule, lanes, numbers, 1.0, table, row, grads, place, width, first, second)
     column, narrow = np.int64(0), narrowed(lanes)  # wide vectors of all that a formula needs would leave the registers
+    while column < width:
+        start = block_start(narrow, column, width)
+        fresh = count(narrow) - (column - start)
+        here = row * width + start
+        value, grad = load(narrow, table, here), load(narrow, grads, place * width + start)
+        step = _step(rule, narrow, numbers, rate, value, grad, here, fresh, first, second)
+        _put(table, here, value - step, fresh)
+        column += count(narrow)
+
+
+def _change_adjusted(lanes, rule, numbers, table, row, grads, place, width, first, second):
+    scale = _norm_scale(rule, lanes, numbers, table, row, grads, place, width)
+    rate = _rate(rule, lanes, numbers, scale, table, row, grads, place, width, first, second)
+    column, narrow = np.int64(0), narrowed(lanes)
     while column < width:
         start = block_start(narrow, column, width)
         fresh = count(narrow) - (column - start)
@@ -273,8 +267,13 @@ def change_row(lanes, rule, numbers, table, row, grads, place, width, first, sec
         value = load(narrow, table, here)
         grad = _gradient(rule, narrow, numbers, scale, numbers[1], value, grads, place * width + start)
         step = _step(rule, narrow, numbers, rate, value, grad, here, fresh, first, second)
-        _put(table, here, _decayed(rule, narrow, numbers, value) - step, fresh)
+        _put(table, here, fill(narrow, numbers[2]) * value - step, fresh)
         column += count(narrow)
+
+
+# Change one row of the table and of its state by row `place` of the gradients:
+# change_row(lanes, rule, numbers, table, row, grads, place, width, first, second).
+change_row = _by_rule(lambda kind, adjusted: _change_adjusted if adjusted else _change_plain, 1)
 
 
 @inline

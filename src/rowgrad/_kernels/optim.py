@@ -17,15 +17,14 @@ BLOCK = 64
 AHEAD = 16
 # Tables of more bytes than this are not in the caches when they are needed, and their rows are fetched beforehand.
 CACHED = 1 << 20
-# How `change_entries` sorts: so few by insertion, else by digits of at most so many bits; and what it notes for itself.
+# How `change_pooled` sorts: so few by insertion, else by digits of at most so many bits.
 FEW = 48
 DIGIT_BITS = 11
-INFO = 3
 
 
-def entries_work(size: int, chunks: int) -> int:
-    """How much room `change_entries` needs for `size` entries."""
-    return INFO + 2 * size + chunks * BLOCK + (0 if size <= FEW else 1 << DIGIT_BITS)
+def room_for_words(size: int) -> int:
+    """How many words `change_pooled` needs to sort `size` entries."""
+    return 2 * size + (0 if size <= FEW else 1 << DIGIT_BITS)
 
 
 @inline
@@ -40,15 +39,25 @@ def _first_unordered(rows, begin, stop, row_limit):
     return np.int64(-1)
 
 
+@inline
+def _numbers(given):
+    return (peek(given, 0), peek(given, 1), peek(given, 2), peek(given, 3), peek(given, 4), peek(given, 5),
+            peek(given, 6), peek(given, 7), peek(given, 8), peek(given, 9), peek(given, 10))  # fmt: skip
+
+
 @kernel
-def change(workers, chunks, rows, row_limit, grads, width, rule, numbers, lanes_for, table, first, second, bad):
+def change(workers, chunks, rows, size, row_limit, grads, width, rule, given, lanes_for, stored, table, first, second,
+           bad):  # fmt: skip
     """Change table[rows[u]] by grads[u]; returns the first position whose row is wrong or not ascending, or -1.
 
-    If a row is wrong, nothing is written.
+    Arrays may be given by their addresses; `given` has the numbers of the rule, `stored` is of the table's type. If a
+    row is wrong, nothing is written.
     """
     seen = enter(workers)
-    size, lanes = rows.size, zeros(lanes_for)
-    far = table.size * table.itemsize > CACHED
+    lanes, numbers = zeros(lanes_for), _numbers(given)
+    rows, grads, table = array_at(rows, bad), array_at(grads, stored), array_at(table, stored)
+    first, second = array_at(first, lanes_for), array_at(second, lanes_for)
+    far = row_limit * width * stored.itemsize > CACHED
     for chunk in share(workers, 0, chunks):
         bad[chunk] = _first_unordered(
             rows, chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size), row_limit
@@ -69,50 +78,7 @@ def change(workers, chunks, rows, row_limit, grads, width, rule, numbers, lanes_
 
 
 @inline
-def _change_chunk(lanes, chunk, chunks, words, shift, values, width, factors, factor_shift, factor_mask, rule, numbers,
-                  table, first, second, totals, names, sources, far):  # fmt: skip
-    """Sum a chunk of the sorted `words`, a block of rows at a time, and change each row by its sum."""
-    size = words.size
-    begin = chunk_start(chunk, chunks, size)
-    stop = chunk_start(chunk + 1, chunks, size)
-    while 0 < begin < stop and words[begin] >> shift == words[begin - 1] >> shift:
-        begin += 1  # this row began in an earlier chunk, and is summed there
-    base = chunk * BLOCK
-    while begin < stop:
-        last = min(begin + BLOCK, stop)
-        before = np.int64(-1)
-        for i in range(begin, last):
-            row = peek(words, i) >> shift
-            if far and row != before:
-                fetch_row(lanes, rule, table, row, width, first, second)
-            before = row
-        while last < size and words[last] >> shift == words[last - 1] >> shift:
-            last += 1
-        rows = sum_block(lanes, words, begin, last, shift, values, width, factors, factor_shift, factor_mask, True,
-                         base, totals, names, sources)  # fmt: skip
-        for place in range(base, base + rows):
-            change_row(lanes, rule, numbers, table, peek(names, place), totals, place, width, first, second)
-        begin = last
-
-
-@kernel
-def change_pooled(workers, chunks, words, shift, values, width, factors, factor_shift, factor_mask, rule, numbers,
-                  lanes_for, table, first, second, totals, names, sources):  # fmt: skip
-    """Sum the sorted `words` as `sum_rows` does, and change each row of the table by its sum at once.
-
-    `totals` has room for the sums of a block per chunk, `names` for its rows. `sources` is as in `sum_block`.
-    """
-    seen = enter(workers)
-    lanes = zeros(lanes_for)
-    far = table.size * table.itemsize > CACHED
-    for chunk in share(workers, 0, chunks):
-        _change_chunk(lanes, chunk, chunks, words, shift, values, width, factors, factor_shift, factor_mask, rule,
-                      numbers, table, first, second, totals, names, sources, far)  # fmt: skip
-    leave(workers, seen)
-
-
-@inline
-def _sort_entries(ids, size, row_limit, words, histogram, info):
+def _sort_entries(ids, size, row_limit, words, info):
     """Words of the rows and positions of all entries, sorted by row; returns the first bad position, or -1.
 
     `info` receives which half of `words` holds them, and how many bits a position has.
@@ -144,68 +110,81 @@ def _sort_entries(ids, size, row_limit, words, histogram, info):
         digit_bits = (bits + passes - 1) // passes
         for number in range(passes):
             _sort_digit(words, (number & 1) * size, (1 - (number & 1)) * size, size, shift + number * digit_bits,
-                        np.int64(1) << digit_bits, histogram)  # fmt: skip
+                        np.int64(1) << digit_bits, 2 * size)  # fmt: skip
         info[1] = passes & 1
     return np.int64(-1)
 
 
 @inline
 def _sort_digit(words, source, target, size, low, digits, histogram):
-    """Sort the `size` words from `source` on by the digit whose lowest bit is `low`, to `target`; stable."""
+    """Sort the `size` words from `source` on by the digit whose lowest bit is `low`, to `target`; stable.
+
+    `histogram` is where in `words` there is room for one.
+    """
     for digit in range(digits):
-        poke(histogram, digit, 0)
+        poke(words, histogram + digit, 0)
     for i in range(size):
         digit = (peek(words, source + i) >> low) & (digits - 1)
-        poke(histogram, digit, peek(histogram, digit) + 1)
+        poke(words, histogram + digit, peek(words, histogram + digit) + 1)
     position = np.int64(0)
     for digit in range(digits):
-        here = peek(histogram, digit)
-        poke(histogram, digit, position)
+        here = peek(words, histogram + digit)
+        poke(words, histogram + digit, position)
         position += here
     for i in range(size):
         word = peek(words, source + i)
         digit = (word >> low) & (digits - 1)
-        poke(words, target + peek(histogram, digit), word)
-        poke(histogram, digit, peek(histogram, digit) + 1)
+        poke(words, target + peek(words, histogram + digit), word)
+        poke(words, histogram + digit, peek(words, histogram + digit) + 1)
 
 
 @kernel
-def change_entries(workers, chunks, ids_at, size, row_limit, grads_at, table_at, first_at, second_at, width, rule,
-                   given, lanes_for, stored, one, work, totals):  # fmt: skip
-    """Change table[ids[u]] by grads[u], all at their addresses; returns the first position that is wrong, or -1.
+def change_pooled(workers, chunks, ids, size, row_limit, words, shift, values, width, factors, factor_shift,
+                  factor_mask, rule, given, lanes_for, stored, table, first, second, totals, names, sources,
+                  info):  # fmt: skip
+    """Sum the sorted `words` as `sum_rows` does, and change each row of the table by its sum at once.
 
-    The entries of a row are summed first. Without `totals` no row may occur twice, and rows must ascend. All of it is
-    one kernel, since calling several takes longer than a small step. `given` has the numbers of the rule, `work` has
-    `entries_work` elements, `totals` room for the sums of a block per chunk. If a row is wrong, nothing is written.
+    With `ids`, `words` has room for two words an entry, and a histogram if they are more than `FEW`: the entries are
+    sorted here, since calling several kernels takes longer than a small step, and a position that is out of range is
+    returned before anything is written; else -1. Arrays of floats and ids may be given by their addresses. `totals` has
+    room for the sums of a block per chunk, `names` for its rows. `sources` is as in `sum_block`.
     """
     seen = enter(workers)
-    lanes = zeros(lanes_for)
-    info = work[:INFO]
-    numbers = (given[0], given[1], given[2], given[3], given[4], given[5], given[6], given[7], given[8], given[9],
-               given[10])  # fmt: skip
-    ids, grads, table = array_at(ids_at, work), array_at(grads_at, stored), array_at(table_at, stored)
-    first, second = array_at(first_at, one), array_at(second_at, one)
+    lanes, numbers = zeros(lanes_for), _numbers(given)
+    values, table = array_at(values, stored), array_at(table, stored)
+    first, second = array_at(first, lanes_for), array_at(second, lanes_for)
     far = row_limit * width * stored.itemsize > CACHED
-    for _ in share(workers, 0, 1):
-        if totals is None:
-            info[0] = _first_unordered(ids, 0, size, row_limit)
-        else:
-            words, histogram = work[INFO : INFO + 2 * size], work[INFO + 2 * size + chunks * BLOCK :]
-            info[0] = _sort_entries(ids, size, row_limit, words, histogram, info)
-    if info[0] >= 0:
-        leave(workers, seen)
-        return info[0]
+    start = np.int64(0)
+    if ids is not None:
+        for _ in share(workers, 0, 1):
+            info[0] = _sort_entries(array_at(ids, words), size, row_limit, words, info)
+        if info[0] >= 0:
+            leave(workers, seen)
+            return info[0]
+        start, shift = info[1] * size, info[2]
+
+    end = start + size
     for chunk in share(workers, 1, chunks):
-        if totals is None:
-            for u in range(chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)):
-                if far:
-                    fetch_row(lanes, rule, table, peek(ids, min(u + AHEAD, size - 1)), width, first, second)
-                row = peek_bounded(ids, u, row_limit)
-                change_row(lanes, rule, numbers, table, row, grads, u, width, first, second)
-        else:
-            begin, names = INFO + info[1] * size, work[INFO + 2 * size :]
-            _change_chunk(lanes, chunk, chunks, work[begin : begin + size], info[2], grads, width, one, 0, 0, rule,
-                          numbers, table, first, second, totals, names, None, far)  # fmt: skip
+        begin = start + chunk_start(chunk, chunks, size)
+        stop = start + chunk_start(chunk + 1, chunks, size)
+        while start < begin < stop and peek(words, begin) >> shift == peek(words, begin - 1) >> shift:
+            begin += 1  # this row began in an earlier chunk, and is summed there
+        base = chunk * BLOCK
+        while begin < stop:
+            last = min(begin + BLOCK, stop)
+            before = np.int64(-1)
+            for i in range(begin, last):
+                row = peek(words, i) >> shift
+                if far and row != before:
+                    fetch_row(lanes, rule, table, row, width, first, second)
+                before = row
+            while last < end and peek(words, last) >> shift == peek(words, last - 1) >> shift:
+                last += 1
+            rows = sum_block(lanes, words, begin, last, shift, values, width, factors, factor_shift, factor_mask, True,
+                             base, totals, names, sources)  # fmt: skip
+            for place in range(base, base + rows):
+                change_row(lanes, rule, numbers, table, peek(names, place), totals, place, width, first, second)
+            begin = last
     leave(workers, seen)
     return np.int64(-1)
 

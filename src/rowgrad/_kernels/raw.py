@@ -7,6 +7,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic
 
 
@@ -44,16 +45,18 @@ def peek_bounded(typingctx: Any, array: Any, position: Any, limit: Any) -> Any:
 
 
 @intrinsic
-def array_at(typingctx: Any, address: Any, like: Any) -> Any:
-    """What is at an address, as an array of the type of `like`: for `peek`, `poke`, `load` and `store` only."""
-    array = types.Array(like.dtype, 1, "C")
+def array_at(typingctx: Any, where: Any, like: Any) -> Any:
+    """An array as it is; or what is at an address, as an array of the type of `like`, for the functions here only."""
+    array = where if isinstance(where, types.Array) else types.Array(like.dtype, 1, "C")
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if isinstance(where, types.Array):
+            return impl_ret_borrowed(context, builder, array, args[0])
         made = context.make_array(array)(context, builder)
         made.data = builder.inttoptr(args[0], made.data.type)
         return made._getvalue()
 
-    return array(types.int64, like), codegen
+    return array(where, like), codegen
 
 
 @intrinsic

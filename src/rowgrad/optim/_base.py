@@ -301,10 +301,10 @@ class Optimizer:
             stored, sums, _ = dtypes.summing(target.dtype)
             block = kernels.optim.BLOCK * pairs.workers.chunks
             pairs.workers.run(
-                kernels.optim.change_pooled, pairs.order.words, pairs.order.shift, grads.reshape(-1).view(stored),
-                step.target.width, *pairs.factors, step.rule.token, step.rule.numbers, step.lanes,
-                target.reshape(-1).view(stored), *step.memory, np.empty(block * step.target.width, sums),
-                np.empty(block, np.int64), pairs.sources,
+                kernels.optim.change_pooled, None, pairs.order.words.size, target.shape[0], pairs.order.words,
+                pairs.order.shift, grads.reshape(-1).view(stored), step.target.width, *pairs.factors, step.rule.token,
+                np.array(step.rule.numbers), step.lanes, np.empty(0, stored), target.reshape(-1).view(stored),
+                *step.memory, np.empty(block * step.target.width, sums), np.empty(block, np.int64), pairs.sources, None,
             )  # fmt: skip
             self._change_others(step, pairs.order.words, pairs.order.shift)
         else:
@@ -337,9 +337,9 @@ def _change(step: _Step, grads: "Array", rows: "Array") -> int:
     stored = dtypes.summing(target.dtype).stored
     workers = Workers(2 * grads.nbytes)
     return workers.run(  # type: ignore[no-any-return]
-        kernels.optim.change, *one_id_type(rows), target.shape[0], grads.reshape(-1).view(stored), step.target.width,
-        step.rule.token, step.rule.numbers, step.lanes, target.reshape(-1).view(stored),
-        *step.memory, np.empty(workers.chunks, np.int64),
+        kernels.optim.change, *one_id_type(rows), rows.size, target.shape[0], grads.reshape(-1).view(stored),
+        step.target.width, step.rule.token, np.array(step.rule.numbers), step.lanes, np.empty(0, stored),
+        target.reshape(-1).view(stored), *step.memory, np.empty(workers.chunks, np.int64),
     )  # fmt: skip
 
 

@@ -41,12 +41,15 @@ class Fitted:
         the first position that is wrong, and has changed nothing then; or -1.
         """
         workers = ALONE if size * self._row_bytes < GRAIN else Workers(size * (16 + self._row_bytes))
-        kernel = kernels.optim
-        totals, room = None, kernel.INFO
-        if not ascending:
-            totals = np.empty(kernel.BLOCK * workers.chunks * self.width, self._one.dtype)
-            room = kernel.entries_work(size, workers.chunks)
+        kernel, (table, *memory) = kernels.optim, self._addresses
+        if ascending:
+            return workers.run(  # type: ignore[no-any-return]
+                kernel.change, ids, size, self._rows, grads, self.width, *formula, self._lanes, self._stored, table,
+                *memory, np.empty(workers.chunks, np.int64),
+            )  # fmt: skip
+        block = kernel.BLOCK * workers.chunks
         return workers.run(  # type: ignore[no-any-return]
-            kernel.change_entries, ids, size, self._rows, grads, *self._addresses, self.width, *formula, self._lanes,
-            self._stored, self._one, np.empty(room, np.int64), totals,
+            kernel.change_pooled, ids, size, self._rows, np.empty(kernel.room_for_words(size), np.int64), 0, grads,
+            self.width, self._one, 0, 0, *formula, self._lanes, self._stored, table, *memory,
+            np.empty(block * self.width, self._one.dtype), np.empty(block, np.int64), None, np.empty(3, np.int64),
         )  # fmt: skip
