@@ -390,9 +390,14 @@ def test_exported() -> None:
     module = collection(sparse=False)
     features = batch(1)
     exported = torch.export.export(module, (features,)).module()
-    assert torch.equal(exported(features).values(), module(features).values())
-    plain = torch.export.export(Plain(module), (features.values(), features.offsets())).module()
-    assert torch.equal(plain(features.values(), features.offsets()), module(features).values())
+    pooled = exported(features)
+    assert pooled.keys() == FEATURES and torch.equal(pooled.values(), module(features).values())
+    examples, ids = torch.export.Dim("examples", min=2), torch.export.Dim("ids")
+    plain = torch.export.export(Plain(module), (features.values(), features.offsets()),
+                                dynamic_shapes=({0: ids}, {0: 4 * examples + 1})).module()  # fmt: skip
+    for size in (BATCH, 3, 11):
+        other = batch(2, size=size)
+        assert torch.equal(plain(other.values(), other.offsets()), module(other).values())
 
 
 class Plain(torch.nn.Module):
@@ -418,6 +423,18 @@ def test_functional_training() -> None:
     module(features).values().square().sum().backward()
     for name, parameter in module.named_parameters():
         torch.testing.assert_close(grads[name], parameter.grad.to_dense())
+
+
+def test_vmap_over_tables() -> None:
+    module = collection(sparse=False)
+    features = batch(1)
+    tables = {name: torch.stack([each.detach(), 2 * each.detach()]) for name, each in module.named_parameters()}
+
+    def pooled(parameters: Any) -> Any:
+        return torch.func.functional_call(module, parameters, (features,)).values()
+
+    once = module(features).values()
+    torch.testing.assert_close(torch.func.vmap(pooled)(tables), torch.stack([once, 2 * once]))
 
 
 @pytest.mark.parametrize("settings", [{"sparse": True}, {"sparse": False}, {"fused_optimizer": optim.Adagrad(lr=0.1)}],

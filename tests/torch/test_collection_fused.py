@@ -23,9 +23,10 @@ torch = framework("torch")
 
 from rowgrad.torch import KeyedJaggedTensor  # noqa: E402
 
-OPTIMIZERS = [optim.SGD(lr=0.1), optim.SGD(lr=0.1, momentum=0.9), optim.Adagrad(lr=0.1), optim.RowWiseAdagrad(lr=0.1),
-              optim.Adam(lr=0.1), optim.AdamW(lr=0.1), optim.PartialRowWiseAdam(lr=0.1),
-              optim.LAMB(lr=0.1)]  # fmt: skip
+OPTIMIZERS = [
+    optim.SGD(lr=0.1), optim.SGD(lr=0.1, momentum=0.9), optim.Adagrad(lr=0.1), optim.RowWiseAdagrad(lr=0.1),
+    optim.Adam(lr=0.1), optim.AdamW(lr=0.1), optim.PartialRowWiseAdam(lr=0.1), optim.LAMB(lr=0.1),
+]  # fmt: skip
 EACH = pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=repr)
 
 

@@ -355,7 +355,8 @@ class EmbeddingBagCollection(nn.Module):
                 argument="offsets",
                 value=bags + 1,
             )
-        return int(bags // count)
+        batch: int = bags // count
+        return batch
 
     def _bounds(self, values: Tensor, offsets: Tensor, batch: int) -> list[int]:
         """Where the ids of each table begin, and where those of the last one end; offsets have been checked."""

@@ -295,10 +295,13 @@ class KeyedJaggedTensor(JaggedTensor):
         return sizes
 
     def _count_bags(self) -> int:
+        # Not by int(…): exported code keeps sizes that may change.
         if self._lengths is not None:
-            return int(self._lengths.shape[0])
-        assert self._offsets is not None
-        return max(int(self._offsets.shape[0]) - 1, 0)
+            bags: int = self._lengths.shape[0]
+        else:
+            assert self._offsets is not None
+            bags = self._offsets.shape[0] - 1
+        return bags
 
     def _like(self, tensors: Sequence[Any]) -> Any:
         return _keyed_jagged(tensors, self._keys)
