@@ -17,7 +17,6 @@ from numba.extending import intrinsic
 
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.lanes import count, load, store, zeros1, zeros16, zeros64
-from rowgrad._kernels.order import DISTINCT, ORDERED
 from rowgrad._kernels.raw import peek, poke
 from rowgrad._kernels.sharing import add_up, atomic_add, atomic_load, chunk_start, enter, leave, lowest, share
 
@@ -25,13 +24,8 @@ BLOCK = 16
 
 
 @inline
-def _row_of(k, indices, rank, by_words, words, shift, least, rows):
-    """The row of the k-th entry in the order of rows: by `words`, or as the entries come.
-
-    A caller's indices may have changed since they were checked, so rows are kept between `least` and the last one.
-    """
-    if by_words:
-        return peek(words, k) >> shift
+def _row_of(k, indices, rank, least, rows):
+    """The row of the k-th entry, kept between `least` and the last one: it may have changed since it was checked."""
     return min(max(peek(indices, k * rank), least), rows - 1)
 
 
@@ -120,7 +114,7 @@ def inspect(indices, rank, size, rows):
 
 @kernel
 def inspect_together(workers, chunks, indices, rank, size, starts, info):
-    """See whether the rows in column 0 of `indices` are sorted.
+    """How many distinct rows there are, into `info`, if they are sorted, and -1 if they are not.
 
     `starts[chunk]` becomes the number of distinct rows before the chunk, if they are.
     """
@@ -129,11 +123,10 @@ def inspect_together(workers, chunks, indices, rank, size, starts, info):
         starts[chunk] = _survey_rank(indices, rank, chunk_start(chunk, chunks, size),
                                      chunk_start(chunk + 1, chunks, size))  # fmt: skip
     for _ in share(workers, 1, 1):
-        info[ORDERED] = 1
+        is_sorted = True
         for chunk in range(chunks):
-            if starts[chunk] < 0:
-                info[ORDERED] = 0
-        info[DISTINCT] = add_up(starts, chunks)
+            is_sorted &= starts[chunk] >= 0
+        info[0] = add_up(starts, chunks) if is_sorted else -1
     leave(workers, seen)
 
 
@@ -172,45 +165,42 @@ def _copy_block(lanes, source, first, target, place, size):
 
 
 @inline
-def _fill_chunk(first, stop, size, rows, distinct, indices, rank, by_words, words, shift, values, width, default,
-                full, output_indices, output_values, empty, reverse):  # fmt: skip
+def _fill_chunk(first, stop, size, rows, distinct, indices, rank, values, width, default, full, output_indices,
+                output_values, empty, reverse):  # fmt: skip
     """Write the entries from `first` to `stop`, and the defaults of the empty rows behind each.
 
     The k-th entry has k entries before it, and the empty ones among the rows before its own: all but the distinct.
     Rows that change under the kernel could lead past the `full` results; places are therefore bounded. Returns the
     place where the chunk began, and the one behind it.
     """
-    row = _row_of(first, indices, rank, by_words, words, shift, 0, rows)
+    row = _row_of(first, indices, rank, 0, rows)
     if first == 0:
         begin = np.int64(0)
         _write_defaults(np.int64(0), row, begin, full, rank, width, default, output_indices, output_values, empty)
         place = row
     else:
-        before = _row_of(first - 1, indices, rank, by_words, words, shift, 0, rows)
+        before = _row_of(first - 1, indices, rank, 0, rows)
         place = min(max(first + row - distinct + (row == before), 0), full)
         begin = place
-    end = _row_of(stop - 1, indices, rank, by_words, words, shift, 0, rows)
-    mask = (np.int64(1) << shift) - 1
+    end = _row_of(stop - 1, indices, rank, 0, rows)
     k = first
     while k < stop:
-        if not by_words and k + BLOCK < stop and place + BLOCK < full and _is_run(indices, rank, k):
+        if k + BLOCK < stop and place + BLOCK < full and _is_run(indices, rank, k):
             _copy_block(zeros64(indices), indices, k * rank, output_indices, place * rank, BLOCK * rank)
             _copy_block(zeros16(values), values, k * width, output_values, place * width, BLOCK * width)
             for i in range(BLOCK):
                 poke(reverse, k + i, place + i)
             k += BLOCK
             place += BLOCK
-            row = _row_of(k, indices, rank, by_words, words, shift, row, rows)
+            row = _row_of(k, indices, rank, row, rows)
             continue
         for _ in range(min(BLOCK, stop - k)):
-            entry = peek(words, k) & mask if by_words else k
-            _write_entry(entry, min(place, full - 1), indices, rank, values, width, output_indices, output_values,
-                         reverse)  # fmt: skip
+            _write_entry(k, min(place, full - 1), indices, rank, values, width, output_indices, output_values, reverse)
             k += 1
             place += 1
             if k == stop:
                 break
-            following = _row_of(k, indices, rank, by_words, words, shift, row, rows)
+            following = _row_of(k, indices, rank, row, rows)
             # The next entry writes over this one, unless the row between is empty. No row behind the chunk's last
             # is touched: it may be another chunk's.
             _write_default(min(row + 1, end), min(place, full - 1), rank, width, default, output_indices,
@@ -221,7 +211,7 @@ def _fill_chunk(first, stop, size, rows, distinct, indices, rank, by_words, word
                                 output_values, empty)  # fmt: skip
             place += max(following - row - 1, 0)
             row = following
-    following = _row_of(stop, indices, rank, by_words, words, shift, 0, rows) if stop < size else rows
+    following = _row_of(stop, indices, rank, 0, rows) if stop < size else rows
     _write_defaults(end + 1, following, place, full, rank, width, default, output_indices, output_values, empty)
     return begin, place + max(following - end - 1, 0)
 
@@ -236,33 +226,32 @@ def fill(indices, rank, size, rows, values, width, default, full, output_indices
         return full
     # A loop over two columns and one word is most of all calls; as constants they cost no loops.
     if rank == 2 and width == 1:
-        return _fill_chunk(0, size, size, rows, 0, indices, 2, False, indices, 0, values, 1, default, full,
-                           output_indices, output_values, empty, reverse)[1]  # fmt: skip
-    return _fill_chunk(0, size, size, rows, 0, indices, rank, False, indices, 0, values, width, default, full,
-                       output_indices, output_values, empty, reverse)[1]  # fmt: skip
+        return _fill_chunk(0, size, size, rows, 0, indices, 2, values, 1, default, full, output_indices, output_values,
+                           empty, reverse)[1]  # fmt: skip
+    return _fill_chunk(0, size, size, rows, 0, indices, rank, values, width, default, full, output_indices,
+                       output_values, empty, reverse)[1]  # fmt: skip
 
 
 @kernel
-def fill_together(workers, chunks, indices, rank, size, rows, words, shift, starts, values, width, default, full,
-                  output_indices, output_values, empty, reverse, begins, ends):  # fmt: skip
-    """Write all four results, walking the entries in the order of their rows; `empty` must be zero.
+def fill_together(workers, chunks, indices, rank, size, rows, starts, values, width, default, full, output_indices,
+                  output_values, empty, reverse, begins, ends):  # fmt: skip
+    """The same by several threads; `empty` must be zero, and `starts` counts the distinct rows before each chunk.
 
-    `words` are the sorted (row, position) pairs, or empty where the entries are sorted as they come; `starts` counts
-    the distinct rows before each chunk. The results are good if each chunk that has entries ends where the next begins.
+    The results are good if each chunk that has entries ends where the next one begins.
     """
     seen = enter(workers)
     for chunk in share(workers, 0, chunks):
         first, stop = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
         if first == stop:
             continue
-        if rank == 2 and width == 1 and words.size == 0:
+        if rank == 2 and width == 1:
             begins[chunk], ends[chunk] = _fill_chunk(
-                first, stop, size, rows, starts[chunk], indices, 2, False, words, shift, values, 1, default, full,
-                output_indices, output_values, empty, reverse)  # fmt: skip
+                first, stop, size, rows, starts[chunk], indices, 2, values, 1, default, full, output_indices,
+                output_values, empty, reverse)  # fmt: skip
         else:
             begins[chunk], ends[chunk] = _fill_chunk(
-                first, stop, size, rows, starts[chunk], indices, rank, words.size > 0, words, shift, values, width,
-                default, full, output_indices, output_values, empty, reverse)  # fmt: skip
+                first, stop, size, rows, starts[chunk], indices, rank, values, width, default, full, output_indices,
+                output_values, empty, reverse)  # fmt: skip
     leave(workers, seen)
 
 
@@ -465,47 +454,3 @@ def fill_grad_together(workers, chunks, reverse, values, full, width, sums, unma
         atomic_add(ends, part, listed + 1)
     leave(workers, seen)
     return lowest(bad, chunks)
-
-
-@inline
-def _list_unmapped(mapped, first, stop, unmapped):
-    """Write the places from `first` to `stop` that nothing was mapped to, from `first` on; returns where they end."""
-    end = first
-    for k in range(first, stop):
-        poke(unmapped, end, k)  # overwritten by the next, unless this one stays
-        end += peek(mapped, k) == 0
-    return end
-
-
-@kernel
-def fill_grad_anyhow(workers, chunks, reverse, values, width, sums, mapped, unmapped, begins, ends, d_values, d_default,
-                     bad):  # fmt: skip
-    """The same for maps in any order; returns the first bad position, or -1. `mapped` is scratch, too."""
-    seen = enter(workers)
-    full = mapped.size
-    size = reverse.size
-    for chunk in share(workers, 0, chunks):
-        mapped[chunk_start(chunk, chunks, full) : chunk_start(chunk + 1, chunks, full)] = 0
-    for chunk in share(workers, 1, chunks):
-        bad[chunk] = -1
-        for j in range(chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)):
-            place = peek(reverse, j)
-            if place < 0 or place >= full:
-                bad[chunk] = j
-                break
-            poke(mapped, place, 1)
-            _copy_value(values, place, width, d_values, j)
-    wrong = lowest(bad, chunks)
-    if wrong >= 0:
-        leave(workers, seen)
-        return wrong
-
-    for part in share(workers, 2, chunks + 1):
-        if part == chunks:
-            _add_listed(zeros1(sums), values, width, chunks, unmapped, begins, ends, d_default)
-            continue
-        begins[part] = chunk_start(part, chunks, full)
-        listed = _list_unmapped(mapped, begins[part], chunk_start(part + 1, chunks, full), unmapped)
-        atomic_add(ends, part, listed + 1)
-    leave(workers, seen)
-    return np.int64(-1)

@@ -216,41 +216,33 @@ def _difference(typingctx, inputs, i, outputs, j, start):
 
 
 @inline
-def _next_pair(outputs, j, selected, start):
-    """The input that output j was, or any other, if there is no output j."""
-    last = min(j, selected - 1)
-    return peek(outputs, 2 * last) + start[0], peek(outputs, 2 * last + 1) + start[1]
-
-
-@inline
 def _send_back_pairs(inputs, first, stop, outputs, selected, start, j, source, target):
-    """The same for two columns and one word, with the input that is looked for in registers.
+    """The same for two columns and one word, by turns: zeros up to the next output, then values up to a mismatch.
 
-    Behind a few matches in a row, a whole block is tried at once.
+    Behind a few matches, whole blocks are tried.
     """
-    row, column = _next_pair(outputs, j, selected, start)
-    matches = 0
     i = first
-    while i < stop:
-        if matches >= FEW:
-            matches = 0
-            while i + BLOCK <= stop and j + BLOCK <= selected and _difference(inputs, i, outputs, j, start) == 0:
-                for k in range(0, BLOCK, count(zeros16(source))):
-                    store(target, i + k, load(zeros16(source), source, j + k))
-                i += BLOCK
-                j += BLOCK
-            row, column = _next_pair(outputs, j, selected, start)
-            if i == stop:
-                break
-        if (peek(inputs, 2 * i) ^ row) | (peek(inputs, 2 * i + 1) ^ column) == 0 and j < selected:
+    while j < selected:
+        row, column = peek(outputs, 2 * j) + start[0], peek(outputs, 2 * j + 1) + start[1]
+        while i < stop and (peek(inputs, 2 * i) ^ row) | (peek(inputs, 2 * i + 1) ^ column) != 0:
+            poke(target, i, 0)
+            i += 1
+        if i == stop:
+            return j
+        matches = 0
+        while i < stop and j < selected and _is_output(inputs, i, outputs, j, 2, start):
             poke(target, i, peek(source, j))
+            i += 1
             j += 1
             matches += 1
-            row, column = _next_pair(outputs, j, selected, start)
-        else:
-            poke(target, i, 0)
-            matches = 0
-        i += 1
+            if matches == FEW:
+                while i + BLOCK <= stop and j + BLOCK <= selected and _difference(inputs, i, outputs, j, start) == 0:
+                    for k in range(0, BLOCK, count(zeros16(source))):
+                        store(target, i + k, load(zeros16(source), source, j + k))
+                    i += BLOCK
+                    j += BLOCK
+    for left in range(i, stop):
+        poke(target, left, 0)
     return j
 
 
