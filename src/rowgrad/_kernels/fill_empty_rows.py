@@ -6,7 +6,8 @@ empty is as good as random, so hardly anything branches on it: a default is writ
 entry over it.
 
 A call that is not large is one thread's (`inspect`, `fill`, `fill_grad`), without the counters that threads share work
-by; the kernels for several threads (`…_together`) are made of the same parts.
+by; the kernels for several threads (`…_together`) are made of the same parts. Two columns and values of one word, which
+most calls have, are told by None (see `known`).
 """
 
 import numpy as np
@@ -17,7 +18,7 @@ from numba.extending import intrinsic
 
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.lanes import count, load, store, zeros1, zeros16, zeros64
-from rowgrad._kernels.raw import peek, poke
+from rowgrad._kernels.raw import known, peek, poke
 from rowgrad._kernels.sharing import add_up, atomic_add, atomic_load, chunk_start, enter, leave, lowest, share
 
 BLOCK = 16
@@ -52,42 +53,25 @@ def _odd_steps(typingctx, indices, first):
 
 
 @inline
-def _is_run(indices, rank, first):
-    """Whether each row of a block of entries, and the one behind it, equals the row before or follows it."""
-    if rank == 2:
-        return _odd_steps(indices, first) == 0
-    skips = False
-    for i in range(first, first + BLOCK):
-        step = peek(indices, (i + 1) * rank) - peek(indices, i * rank)
-        skips |= (step < 0) | (step > 1)
-    return not skips
-
-
-@inline
-def _survey(indices, rank, first, stop):
+def _survey(indices, rank, first, stop, blockwise):
     """How many rows differ from the one before, or -1 if one is smaller than that."""
     distinct = np.int64(first == 0 < stop)
     i = max(first, 1)
     while i < stop:
-        if i + BLOCK <= stop and _is_run(indices, rank, i - 1):
-            distinct += peek(indices, (i + BLOCK - 1) * rank) - peek(indices, (i - 1) * rank)
+        if blockwise is None and i + BLOCK <= stop and _odd_steps(indices, i - 1) == 0:
+            before, last = peek(indices, (i - 1) * rank), peek(indices, (i + BLOCK - 1) * rank)
+            if last < before:  # steps are taken modulo 2**64
+                return np.int64(-1)
+            distinct += last - before
             i += BLOCK
             continue
         for _ in range(min(BLOCK, stop - i)):
-            step = peek(indices, i * rank) - peek(indices, (i - 1) * rank)
-            if step < 0:
+            before, row = peek(indices, (i - 1) * rank), peek(indices, i * rank)
+            if row < before:
                 return np.int64(-1)
-            distinct += step > 0
+            distinct += row != before
             i += 1
     return distinct
-
-
-@inline
-def _survey_rank(indices, rank, first, stop):
-    """The same; two columns are most of all calls."""
-    if rank == 2:
-        return _survey(indices, 2, first, stop)
-    return _survey(indices, rank, first, stop)
 
 
 @inline
@@ -106,9 +90,10 @@ def inspect(indices, rank, size, rows):
 
     If they are sorted, and one is out of range, -2 less its position is returned.
     """
-    distinct = _survey_rank(indices, rank, 0, size)
-    if distinct > 0 and (peek(indices, 0) < 0 or peek(indices, (size - 1) * rank) >= rows):
-        return -2 - _first_wrong(indices, rank, 0, size, rows)
+    columns = known(rank, 2)
+    distinct = _survey(indices, columns, 0, size, rank)
+    if distinct > 0 and (peek(indices, 0) < 0 or peek(indices, (size - 1) * columns) >= rows):
+        return -2 - _first_wrong(indices, columns, 0, size, rows)
     return distinct
 
 
@@ -120,8 +105,8 @@ def inspect_together(workers, chunks, indices, rank, size, starts, info):
     """
     seen = enter(workers)
     for chunk in share(workers, 0, chunks):
-        starts[chunk] = _survey_rank(indices, rank, chunk_start(chunk, chunks, size),
-                                     chunk_start(chunk + 1, chunks, size))  # fmt: skip
+        first, stop = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
+        starts[chunk] = _survey(indices, known(rank, 2), first, stop, rank)
     for _ in share(workers, 1, 1):
         is_sorted = True
         for chunk in range(chunks):
@@ -166,12 +151,13 @@ def _copy_block(lanes, source, first, target, place, size):
 
 @inline
 def _fill_chunk(first, stop, size, rows, distinct, indices, rank, values, width, default, full, output_indices,
-                output_values, empty, reverse):  # fmt: skip
+                output_values, empty, reverse, blockwise):  # fmt: skip
     """Write the entries from `first` to `stop`, and the defaults of the empty rows behind each.
 
     The k-th entry has k entries before it, and the empty ones among the rows before its own: all but the distinct.
-    Rows that change under the kernel could lead past the `full` results; places are therefore bounded. Returns the
-    place where the chunk began, and the one behind it.
+    Blocks are tried where `blockwise` is None; elsewhere they would only be more to compile. Rows that change under
+    the kernel could lead past the `full` results; places are therefore bounded. Returns where the chunk began,
+    and the place behind it.
     """
     row = _row_of(first, indices, rank, 0, rows)
     if first == 0:
@@ -185,7 +171,7 @@ def _fill_chunk(first, stop, size, rows, distinct, indices, rank, values, width,
     end = _row_of(stop - 1, indices, rank, 0, rows)
     k = first
     while k < stop:
-        if k + BLOCK < stop and place + BLOCK < full and _is_run(indices, rank, k):
+        if blockwise is None and k + BLOCK < stop and place + BLOCK < full and _odd_steps(indices, k) == 0:
             _copy_block(zeros64(indices), indices, k * rank, output_indices, place * rank, BLOCK * rank)
             _copy_block(zeros16(values), values, k * width, output_values, place * width, BLOCK * width)
             for i in range(BLOCK):
@@ -220,16 +206,13 @@ def _fill_chunk(first, stop, size, rows, distinct, indices, rank, values, width,
 def fill(indices, rank, size, rows, values, width, default, full, output_indices, output_values, empty, reverse):
     """Write all four results for entries whose rows are sorted; tells where the results end."""
     empty[:] = False
+    columns, words = known(rank, 2), known(width, 1)
     if size == 0:
-        _write_defaults(np.int64(0), rows, np.int64(0), full, rank, width, default, output_indices, output_values,
+        _write_defaults(np.int64(0), rows, np.int64(0), full, columns, words, default, output_indices, output_values,
                         empty)  # fmt: skip
         return full
-    # A loop over two columns and one word is most of all calls; as constants they cost no loops.
-    if rank == 2 and width == 1:
-        return _fill_chunk(0, size, size, rows, 0, indices, 2, values, 1, default, full, output_indices, output_values,
-                           empty, reverse)[1]  # fmt: skip
-    return _fill_chunk(0, size, size, rows, 0, indices, rank, values, width, default, full, output_indices,
-                       output_values, empty, reverse)[1]  # fmt: skip
+    return _fill_chunk(0, size, size, rows, 0, indices, columns, values, words, default, full, output_indices,
+                       output_values, empty, reverse, rank)[1]  # fmt: skip
 
 
 @kernel
@@ -242,16 +225,10 @@ def fill_together(workers, chunks, indices, rank, size, rows, starts, values, wi
     seen = enter(workers)
     for chunk in share(workers, 0, chunks):
         first, stop = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
-        if first == stop:
-            continue
-        if rank == 2 and width == 1:
+        if first < stop:
             begins[chunk], ends[chunk] = _fill_chunk(
-                first, stop, size, rows, starts[chunk], indices, 2, values, 1, default, full, output_indices,
-                output_values, empty, reverse)  # fmt: skip
-        else:
-            begins[chunk], ends[chunk] = _fill_chunk(
-                first, stop, size, rows, starts[chunk], indices, rank, values, width, default, full, output_indices,
-                output_values, empty, reverse)  # fmt: skip
+                first, stop, size, rows, starts[chunk], indices, known(rank, 2), values, known(width, 1), default, full,
+                output_indices, output_values, empty, reverse, rank)  # fmt: skip
     leave(workers, seen)
 
 
@@ -264,7 +241,7 @@ def count_rows(indices, rank, size, rows, rows_of, counts):
     """
     distinct = np.int64(0)
     for i in range(size):
-        row = peek(indices, i * rank)
+        row = peek(indices, i * known(rank, 2))
         if row < 0 or row >= rows:
             return -2 - np.int64(i)
         poke(rows_of, i, row)
@@ -278,22 +255,20 @@ def count_rows(indices, rank, size, rows, rows_of, counts):
 def fill_counted(indices, rank, rows_of, counts, values, width, default, full, output_indices, output_values, empty,
                  reverse):  # fmt: skip
     """Write all four results for entries in any order, whose rows were counted; `counts` is used up."""
+    columns, words = known(rank, 2), known(width, 1)
     place = np.int64(0)
     for row in range(counts.size):
         here = peek(counts, row)
         poke(counts, row, place)
         poke(empty, row, here == 0)
         if here == 0:
-            _write_default(row, place, rank, width, default, output_indices, output_values)
+            _write_default(row, place, columns, words, default, output_indices, output_values)
         place += max(here, 1)
     for i in range(rows_of.size):
         row = peek(rows_of, i)
         place = peek(counts, row)
         poke(counts, row, place + 1)
-        if rank == 2 and width == 1:
-            _write_entry(i, place, indices, 2, values, 1, output_indices, output_values, reverse)
-        else:
-            _write_entry(i, place, indices, rank, values, width, output_indices, output_values, reverse)
+        _write_entry(i, place, indices, columns, values, words, output_indices, output_values, reverse)
 
 
 # The way back
@@ -371,14 +346,20 @@ def _store_sum(total, second, width, d_default):
         store(d_default, 1, second)
 
 
-@inline
-def _fill_grad(reverse, values, width, zero, mapped, d_values, d_default):
+@kernel
+def fill_grad(reverse, values, width, sums, mapped, d_values, d_default):
+    """Copy each gradient back to the entry it came from, and sum those of the defaults, in ascending order.
+
+    Returns the first bad position, or -1. `mapped` is scratch, one byte for each of the values, for maps that do not
+    ascend. `sums` is an empty array of the type that sums are made in.
+    """
+    words, zero = known(width, 1), zeros1(sums)
     full, size = mapped.size, reverse.size
-    j, place, total, second, _ = _gather(reverse, 0, size, full, values, width, d_values, np.int64(0), zero, None,
+    j, place, total, second, _ = _gather(reverse, 0, size, full, values, words, d_values, np.int64(0), zero, None,
                                          np.int64(0))  # fmt: skip
     if j == size:
-        total, second = _add_range(total, second, values, width, place, full)
-        _store_sum(total, second, width, d_default)
+        total, second = _add_range(total, second, values, words, place, full)
+        _store_sum(total, second, words, d_default)
         return np.int64(-1)
     mapped[:] = 0
     for j in range(size):
@@ -386,7 +367,7 @@ def _fill_grad(reverse, values, width, zero, mapped, d_values, d_default):
         if place < 0 or place >= full:
             return np.int64(j)
         poke(mapped, place, 1)
-        _copy_value(values, place, width, d_values, j)
+        _copy_value(values, place, words, d_values, j)
     total, second = zero, zero
     place = np.int64(0)
     while place < full:
@@ -397,22 +378,10 @@ def _fill_grad(reverse, values, width, zero, mapped, d_values, d_default):
         if marks < last - place:
             for k in range(place, last):
                 if peek(mapped, k) == 0:
-                    total, second = _add_range(total, second, values, width, k, k + 1)
+                    total, second = _add_range(total, second, values, words, k, k + 1)
         place = last
-    _store_sum(total, second, width, d_default)
+    _store_sum(total, second, words, d_default)
     return np.int64(-1)
-
-
-@kernel
-def fill_grad(reverse, values, width, sums, mapped, d_values, d_default):
-    """Copy each gradient back to the entry it came from, and sum those of the defaults, in ascending order.
-
-    Returns the first bad position, or -1. `mapped` is scratch, one byte for each of the values, for maps that do not
-    ascend. `sums` is an empty array of the type that sums are made in.
-    """
-    if width == 1:  # as a constant it costs no loops
-        return _fill_grad(reverse, values, 1, zeros1(sums), mapped, d_values, d_default)
-    return _fill_grad(reverse, values, width, zeros1(sums), mapped, d_values, d_default)
 
 
 @inline
@@ -438,19 +407,19 @@ def fill_grad_together(workers, chunks, reverse, values, full, width, sums, unma
     """
     seen = enter(workers)
     size = reverse.size
-    zero = zeros1(sums)
+    words, zero = known(width, 1), zeros1(sums)
     for part in share(workers, 0, chunks + 1):
         if part == chunks:  # the last, so that all lists are made, or being made by other threads
-            _add_listed(zero, values, width, chunks, unmapped, begins, ends, d_default)
+            _add_listed(zero, values, words, chunks, unmapped, begins, ends, d_default)
             continue
         first, stop = chunk_start(part, chunks, size), chunk_start(part + 1, chunks, size)
         place = min(max(peek(reverse, first - 1) + 1, 0), full) if first > 0 else np.int64(0)
         begins[part] = place
-        j, behind, _, _, listed = _gather(reverse, first, stop, full, values, width, d_values, place, zero, unmapped,
+        j, behind, _, _, listed = _gather(reverse, first, stop, full, values, words, d_values, place, zero, unmapped,
                                           place)  # fmt: skip
         bad[part] = j if j < stop else -1
         if part == chunks - 1:
-            _, _, listed = _skip(zero, zero, values, width, behind, full, unmapped, listed)
+            _, _, listed = _skip(zero, zero, values, words, behind, full, unmapped, listed)
         atomic_add(ends, part, listed + 1)
     leave(workers, seen)
     return lowest(bad, chunks)

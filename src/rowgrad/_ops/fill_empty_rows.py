@@ -84,37 +84,38 @@ def _fill(
         output = np.full(found.shape[0], default_value, np.result_type(values.dtype, default_value.dtype))
         output[reverse] = values
         return found, output, empty, reverse
+    (source, width), (default, _) = dtypes.as_words(values), dtypes.as_words(default_value)
+    columns, words = (None, None) if rank == 2 and width == 1 else (rank, width)  # what most calls have, as constants
     flat, work = indices.ravel(), (size + rows) * (rank * 16 + 24)
     workers = Workers(work) if size > 0 and work >= MANY_GRAINS * threads.GRAIN else None
     if workers is None:
-        distinct = kernels.fill_empty_rows.inspect(flat, rank, size, rows)
+        distinct = kernels.fill_empty_rows.inspect(flat, columns, size, rows)
     else:
         starts = np.empty(workers.chunks, INT64)
-        distinct = _inspect_together(workers, indices, rows, starts)
+        distinct = _inspect_together(workers, indices, columns, rows, starts)
     in_order = distinct != -1
     if not in_order:
         # One thread that counts is faster than several that sort.
         rows_of, counts = allocate(size, INT64), allocate(rows, INT64, argument=rows_from, zero=True)
-        distinct = kernels.fill_empty_rows.count_rows(flat, rank, size, rows, rows_of, counts)
+        distinct = kernels.fill_empty_rows.count_rows(flat, columns, size, rows, rows_of, counts)
     if distinct < 0:
         raise _bad_row(indices, -2 - distinct, rows, argument)
     full = size + rows - distinct
     new: Any = np.empty if full * max(rank, 2) * 8 < POOLED else partial(allocate, argument=rows_from)
     output_indices, output_values = new((full, rank), INT64), new(full, values.dtype)
     empty, reverse = new(rows, BOOL), new(size, INT64)
-    (source, width), (default, _) = dtypes.as_words(values), dtypes.as_words(default_value)
     results = output_indices.ravel(), dtypes.as_words(output_values)[0], empty, reverse
     if not in_order:
-        kernels.fill_empty_rows.fill_counted(flat, rank, rows_of, counts, source, width, default, full, *results)
+        kernels.fill_empty_rows.fill_counted(flat, columns, rows_of, counts, source, words, default, full, *results)
     elif workers is None:
-        end = kernels.fill_empty_rows.fill(flat, rank, size, rows, source, width, default, full, *results)
+        end = kernels.fill_empty_rows.fill(flat, columns, size, rows, source, words, default, full, *results)
         if end != full:
             raise checks.changed(argument)
     else:
         empty[:] = False
         begins, ends = np.full((2, workers.chunks), -1)
         workers.run(
-            kernels.fill_empty_rows.fill_together, flat, rank, size, rows, starts, source, width, default, full,
+            kernels.fill_empty_rows.fill_together, flat, columns, size, rows, starts, source, words, default, full,
             *results, begins, ends,
         )  # fmt: skip
         begins, ends = begins[begins >= 0], ends[begins >= 0]  # where there are entries
@@ -123,10 +124,10 @@ def _fill(
     return output_indices, output_values, empty, reverse
 
 
-def _inspect_together(workers: Workers, indices: Array, rows: int, starts: Array) -> int:
+def _inspect_together(workers: Workers, indices: Array, columns: int | None, rows: int, starts: Array) -> int:
     """The number of distinct rows, as `inspect` tells it, by several threads."""
-    (size, rank), info = indices.shape, np.empty(1, INT64)
-    workers.run(kernels.fill_empty_rows.inspect_together, indices.ravel(), rank, size, starts, info)
+    info = np.empty(1, INT64)
+    workers.run(kernels.fill_empty_rows.inspect_together, indices.ravel(), columns, indices.shape[0], starts, info)
     if info[0] >= 0 and (indices[0, 0] < 0 or indices[-1, 0] >= rows):
         return -2 - int(((indices[:, 0] < 0) | (indices[:, 0] >= rows)).argmax())
     return int(info[0])
@@ -156,13 +157,13 @@ def _fill_grad(reverse_index_map: Array, grad_values: Array, *, out: Array | Non
     values, target, default = grad_values, d_values, d_default_value.ravel()
     if stored is not dtype:
         values, target, default = values.view(stored), target.view(stored), default.view(stored)
-    bad = 0
+    bad, words = 0, None if parts == 1 else parts
     if size and work >= MANY_GRAINS * threads.GRAIN:
-        bad = _fill_grad_together(reverse_index_map, values, full, parts, NO_SUMS[sums], target, default)
+        bad = _fill_grad_together(reverse_index_map, values, full, words, NO_SUMS[sums], target, default)
     if bad >= 0:  # one thread also copes with maps that do not ascend
         mapped = np.empty(full, np.uint8) if full < POOLED else allocate(full, np.uint8)
         bad = kernels.fill_empty_rows.fill_grad(
-            reverse_index_map, values, parts, NO_SUMS[sums], mapped, target, default
+            reverse_index_map, values, words, NO_SUMS[sums], mapped, target, default
         )
     if bad >= 0:
         raise _bad_map(reverse_index_map, bad, full, "the length of grad_values")
@@ -171,13 +172,13 @@ def _fill_grad(reverse_index_map: Array, grad_values: Array, *, out: Array | Non
     return FillGradient(d_values, d_default_value)
 
 
-def _fill_grad_together(reverse: Array, values: Array, full: int, parts: int, no_sums: Array, target: Array,
+def _fill_grad_together(reverse: Array, values: Array, full: int, words: int | None, no_sums: Array, target: Array,
                         default: Array) -> int:  # fmt: skip
     """By several threads, if the map ascends, as maps mostly do; else, tell a position where it does not."""
     workers = Workers((full + reverse.size) * (8 + values.itemsize))
     begins, ends, bad = np.full((3, workers.chunks), -1)
     return int(workers.run(
-        kernels.fill_empty_rows.fill_grad_together, reverse, values, full, parts, no_sums, scratch(full + 1, np.int64),
+        kernels.fill_empty_rows.fill_grad_together, reverse, values, full, words, no_sums, scratch(full + 1, np.int64),
         begins, ends, target, default, bad,
     ))  # fmt: skip
 
