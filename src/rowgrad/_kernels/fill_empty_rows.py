@@ -6,7 +6,8 @@ empty is as good as random, so hardly anything branches on it: a default is writ
 entry over it.
 
 A call that is not large is one thread's (`inspect`, `fill`, `fill_grad`), without the counters that threads share work
-by; the kernels for several threads (`…_together`) are made of the same parts.
+by; the kernels for several threads (`…_together`) are made of the same parts. Two columns and values of one word, which
+most calls have, are told by None (see `known`).
 """
 
 import numpy as np
@@ -17,21 +18,15 @@ from numba.extending import intrinsic
 
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.lanes import count, load, store, zeros1, zeros16, zeros64
-from rowgrad._kernels.order import DISTINCT, ORDERED
-from rowgrad._kernels.raw import peek, poke
+from rowgrad._kernels.raw import known, peek, poke
 from rowgrad._kernels.sharing import add_up, atomic_add, atomic_load, chunk_start, enter, leave, lowest, share
 
 BLOCK = 16
 
 
 @inline
-def _row_of(k, indices, rank, by_words, words, shift, least, rows):
-    """The row of the k-th entry in the order of rows: by `words`, or as the entries come.
-
-    A caller's indices may have changed since they were checked, so rows are kept between `least` and the last one.
-    """
-    if by_words:
-        return peek(words, k) >> shift
+def _row_of(k, indices, rank, least, rows):
+    """The row of the k-th entry, kept between `least` and the last one: it may have changed since it was checked."""
     return min(max(peek(indices, k * rank), least), rows - 1)
 
 
@@ -58,42 +53,25 @@ def _odd_steps(typingctx, indices, first):
 
 
 @inline
-def _is_run(indices, rank, first):
-    """Whether each row of a block of entries, and the one behind it, equals the row before or follows it."""
-    if rank == 2:
-        return _odd_steps(indices, first) == 0
-    skips = False
-    for i in range(first, first + BLOCK):
-        step = peek(indices, (i + 1) * rank) - peek(indices, i * rank)
-        skips |= (step < 0) | (step > 1)
-    return not skips
-
-
-@inline
-def _survey(indices, rank, first, stop):
+def _survey(indices, rank, first, stop, blockwise):
     """How many rows differ from the one before, or -1 if one is smaller than that."""
     distinct = np.int64(first == 0 < stop)
     i = max(first, 1)
     while i < stop:
-        if i + BLOCK <= stop and _is_run(indices, rank, i - 1):
-            distinct += peek(indices, (i + BLOCK - 1) * rank) - peek(indices, (i - 1) * rank)
+        if blockwise is None and i + BLOCK <= stop and _odd_steps(indices, i - 1) == 0:
+            before, last = peek(indices, (i - 1) * rank), peek(indices, (i + BLOCK - 1) * rank)
+            if last < before:  # steps are taken modulo 2**64
+                return np.int64(-1)
+            distinct += last - before
             i += BLOCK
             continue
         for _ in range(min(BLOCK, stop - i)):
-            step = peek(indices, i * rank) - peek(indices, (i - 1) * rank)
-            if step < 0:
+            before, row = peek(indices, (i - 1) * rank), peek(indices, i * rank)
+            if row < before:
                 return np.int64(-1)
-            distinct += step > 0
+            distinct += row != before
             i += 1
     return distinct
-
-
-@inline
-def _survey_rank(indices, rank, first, stop):
-    """The same; two columns are most of all calls."""
-    if rank == 2:
-        return _survey(indices, 2, first, stop)
-    return _survey(indices, rank, first, stop)
 
 
 @inline
@@ -112,28 +90,28 @@ def inspect(indices, rank, size, rows):
 
     If they are sorted, and one is out of range, -2 less its position is returned.
     """
-    distinct = _survey_rank(indices, rank, 0, size)
-    if distinct > 0 and (peek(indices, 0) < 0 or peek(indices, (size - 1) * rank) >= rows):
-        return -2 - _first_wrong(indices, rank, 0, size, rows)
+    columns = known(rank, 2)
+    distinct = _survey(indices, columns, 0, size, rank)
+    if distinct > 0 and (peek(indices, 0) < 0 or peek(indices, (size - 1) * columns) >= rows):
+        return -2 - _first_wrong(indices, columns, 0, size, rows)
     return distinct
 
 
 @kernel
 def inspect_together(workers, chunks, indices, rank, size, starts, info):
-    """See whether the rows in column 0 of `indices` are sorted.
+    """How many distinct rows there are, into `info`, if they are sorted, and -1 if they are not.
 
     `starts[chunk]` becomes the number of distinct rows before the chunk, if they are.
     """
     seen = enter(workers)
     for chunk in share(workers, 0, chunks):
-        starts[chunk] = _survey_rank(indices, rank, chunk_start(chunk, chunks, size),
-                                     chunk_start(chunk + 1, chunks, size))  # fmt: skip
+        first, stop = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
+        starts[chunk] = _survey(indices, known(rank, 2), first, stop, rank)
     for _ in share(workers, 1, 1):
-        info[ORDERED] = 1
+        is_sorted = True
         for chunk in range(chunks):
-            if starts[chunk] < 0:
-                info[ORDERED] = 0
-        info[DISTINCT] = add_up(starts, chunks)
+            is_sorted &= starts[chunk] >= 0
+        info[0] = add_up(starts, chunks) if is_sorted else -1
     leave(workers, seen)
 
 
@@ -172,45 +150,43 @@ def _copy_block(lanes, source, first, target, place, size):
 
 
 @inline
-def _fill_chunk(first, stop, size, rows, distinct, indices, rank, by_words, words, shift, values, width, default,
-                full, output_indices, output_values, empty, reverse):  # fmt: skip
+def _fill_chunk(first, stop, size, rows, distinct, indices, rank, values, width, default, full, output_indices,
+                output_values, empty, reverse, blockwise):  # fmt: skip
     """Write the entries from `first` to `stop`, and the defaults of the empty rows behind each.
 
     The k-th entry has k entries before it, and the empty ones among the rows before its own: all but the distinct.
-    Rows that change under the kernel could lead past the `full` results; places are therefore bounded. Returns the
-    place where the chunk began, and the one behind it.
+    Blocks are tried where `blockwise` is None; elsewhere they would only be more to compile. Rows that change under
+    the kernel could lead past the `full` results; places are therefore bounded. Returns where the chunk began,
+    and the place behind it.
     """
-    row = _row_of(first, indices, rank, by_words, words, shift, 0, rows)
+    row = _row_of(first, indices, rank, 0, rows)
     if first == 0:
         begin = np.int64(0)
         _write_defaults(np.int64(0), row, begin, full, rank, width, default, output_indices, output_values, empty)
         place = row
     else:
-        before = _row_of(first - 1, indices, rank, by_words, words, shift, 0, rows)
+        before = _row_of(first - 1, indices, rank, 0, rows)
         place = min(max(first + row - distinct + (row == before), 0), full)
         begin = place
-    end = _row_of(stop - 1, indices, rank, by_words, words, shift, 0, rows)
-    mask = (np.int64(1) << shift) - 1
+    end = _row_of(stop - 1, indices, rank, 0, rows)
     k = first
     while k < stop:
-        if not by_words and k + BLOCK < stop and place + BLOCK < full and _is_run(indices, rank, k):
+        if blockwise is None and k + BLOCK < stop and place + BLOCK < full and _odd_steps(indices, k) == 0:
             _copy_block(zeros64(indices), indices, k * rank, output_indices, place * rank, BLOCK * rank)
             _copy_block(zeros16(values), values, k * width, output_values, place * width, BLOCK * width)
             for i in range(BLOCK):
                 poke(reverse, k + i, place + i)
             k += BLOCK
             place += BLOCK
-            row = _row_of(k, indices, rank, by_words, words, shift, row, rows)
+            row = _row_of(k, indices, rank, row, rows)
             continue
         for _ in range(min(BLOCK, stop - k)):
-            entry = peek(words, k) & mask if by_words else k
-            _write_entry(entry, min(place, full - 1), indices, rank, values, width, output_indices, output_values,
-                         reverse)  # fmt: skip
+            _write_entry(k, min(place, full - 1), indices, rank, values, width, output_indices, output_values, reverse)
             k += 1
             place += 1
             if k == stop:
                 break
-            following = _row_of(k, indices, rank, by_words, words, shift, row, rows)
+            following = _row_of(k, indices, rank, row, rows)
             # The next entry writes over this one, unless the row between is empty. No row behind the chunk's last
             # is touched: it may be another chunk's.
             _write_default(min(row + 1, end), min(place, full - 1), rank, width, default, output_indices,
@@ -221,7 +197,7 @@ def _fill_chunk(first, stop, size, rows, distinct, indices, rank, by_words, word
                                 output_values, empty)  # fmt: skip
             place += max(following - row - 1, 0)
             row = following
-    following = _row_of(stop, indices, rank, by_words, words, shift, 0, rows) if stop < size else rows
+    following = _row_of(stop, indices, rank, 0, rows) if stop < size else rows
     _write_defaults(end + 1, following, place, full, rank, width, default, output_indices, output_values, empty)
     return begin, place + max(following - end - 1, 0)
 
@@ -230,39 +206,29 @@ def _fill_chunk(first, stop, size, rows, distinct, indices, rank, by_words, word
 def fill(indices, rank, size, rows, values, width, default, full, output_indices, output_values, empty, reverse):
     """Write all four results for entries whose rows are sorted; tells where the results end."""
     empty[:] = False
+    columns, words = known(rank, 2), known(width, 1)
     if size == 0:
-        _write_defaults(np.int64(0), rows, np.int64(0), full, rank, width, default, output_indices, output_values,
+        _write_defaults(np.int64(0), rows, np.int64(0), full, columns, words, default, output_indices, output_values,
                         empty)  # fmt: skip
         return full
-    # A loop over two columns and one word is most of all calls; as constants they cost no loops.
-    if rank == 2 and width == 1:
-        return _fill_chunk(0, size, size, rows, 0, indices, 2, False, indices, 0, values, 1, default, full,
-                           output_indices, output_values, empty, reverse)[1]  # fmt: skip
-    return _fill_chunk(0, size, size, rows, 0, indices, rank, False, indices, 0, values, width, default, full,
-                       output_indices, output_values, empty, reverse)[1]  # fmt: skip
+    return _fill_chunk(0, size, size, rows, 0, indices, columns, values, words, default, full, output_indices,
+                       output_values, empty, reverse, rank)[1]  # fmt: skip
 
 
 @kernel
-def fill_together(workers, chunks, indices, rank, size, rows, words, shift, starts, values, width, default, full,
-                  output_indices, output_values, empty, reverse, begins, ends):  # fmt: skip
-    """Write all four results, walking the entries in the order of their rows; `empty` must be zero.
+def fill_together(workers, chunks, indices, rank, size, rows, starts, values, width, default, full, output_indices,
+                  output_values, empty, reverse, begins, ends):  # fmt: skip
+    """The same by several threads; `empty` must be zero, and `starts` counts the distinct rows before each chunk.
 
-    `words` are the sorted (row, position) pairs, or empty where the entries are sorted as they come; `starts` counts
-    the distinct rows before each chunk. The results are good if each chunk that has entries ends where the next begins.
+    The results are good if each chunk that has entries ends where the next one begins.
     """
     seen = enter(workers)
     for chunk in share(workers, 0, chunks):
         first, stop = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
-        if first == stop:
-            continue
-        if rank == 2 and width == 1 and words.size == 0:
+        if first < stop:
             begins[chunk], ends[chunk] = _fill_chunk(
-                first, stop, size, rows, starts[chunk], indices, 2, False, words, shift, values, 1, default, full,
-                output_indices, output_values, empty, reverse)  # fmt: skip
-        else:
-            begins[chunk], ends[chunk] = _fill_chunk(
-                first, stop, size, rows, starts[chunk], indices, rank, words.size > 0, words, shift, values, width,
-                default, full, output_indices, output_values, empty, reverse)  # fmt: skip
+                first, stop, size, rows, starts[chunk], indices, known(rank, 2), values, known(width, 1), default, full,
+                output_indices, output_values, empty, reverse, rank)  # fmt: skip
     leave(workers, seen)
 
 
@@ -275,7 +241,7 @@ def count_rows(indices, rank, size, rows, rows_of, counts):
     """
     distinct = np.int64(0)
     for i in range(size):
-        row = peek(indices, i * rank)
+        row = peek(indices, i * known(rank, 2))
         if row < 0 or row >= rows:
             return -2 - np.int64(i)
         poke(rows_of, i, row)
@@ -289,22 +255,20 @@ def count_rows(indices, rank, size, rows, rows_of, counts):
 def fill_counted(indices, rank, rows_of, counts, values, width, default, full, output_indices, output_values, empty,
                  reverse):  # fmt: skip
     """Write all four results for entries in any order, whose rows were counted; `counts` is used up."""
+    columns, words = known(rank, 2), known(width, 1)
     place = np.int64(0)
     for row in range(counts.size):
         here = peek(counts, row)
         poke(counts, row, place)
         poke(empty, row, here == 0)
         if here == 0:
-            _write_default(row, place, rank, width, default, output_indices, output_values)
+            _write_default(row, place, columns, words, default, output_indices, output_values)
         place += max(here, 1)
     for i in range(rows_of.size):
         row = peek(rows_of, i)
         place = peek(counts, row)
         poke(counts, row, place + 1)
-        if rank == 2 and width == 1:
-            _write_entry(i, place, indices, 2, values, 1, output_indices, output_values, reverse)
-        else:
-            _write_entry(i, place, indices, rank, values, width, output_indices, output_values, reverse)
+        _write_entry(i, place, indices, columns, values, words, output_indices, output_values, reverse)
 
 
 # The way back
@@ -382,14 +346,20 @@ def _store_sum(total, second, width, d_default):
         store(d_default, 1, second)
 
 
-@inline
-def _fill_grad(reverse, values, width, zero, mapped, d_values, d_default):
+@kernel
+def fill_grad(reverse, values, width, sums, mapped, d_values, d_default):
+    """Copy each gradient back to the entry it came from, and sum those of the defaults, in ascending order.
+
+    Returns the first bad position, or -1. `mapped` is scratch, one byte for each of the values, for maps that do not
+    ascend. `sums` is an empty array of the type that sums are made in.
+    """
+    words, zero = known(width, 1), zeros1(sums)
     full, size = mapped.size, reverse.size
-    j, place, total, second, _ = _gather(reverse, 0, size, full, values, width, d_values, np.int64(0), zero, None,
+    j, place, total, second, _ = _gather(reverse, 0, size, full, values, words, d_values, np.int64(0), zero, None,
                                          np.int64(0))  # fmt: skip
     if j == size:
-        total, second = _add_range(total, second, values, width, place, full)
-        _store_sum(total, second, width, d_default)
+        total, second = _add_range(total, second, values, words, place, full)
+        _store_sum(total, second, words, d_default)
         return np.int64(-1)
     mapped[:] = 0
     for j in range(size):
@@ -397,7 +367,7 @@ def _fill_grad(reverse, values, width, zero, mapped, d_values, d_default):
         if place < 0 or place >= full:
             return np.int64(j)
         poke(mapped, place, 1)
-        _copy_value(values, place, width, d_values, j)
+        _copy_value(values, place, words, d_values, j)
     total, second = zero, zero
     place = np.int64(0)
     while place < full:
@@ -408,22 +378,10 @@ def _fill_grad(reverse, values, width, zero, mapped, d_values, d_default):
         if marks < last - place:
             for k in range(place, last):
                 if peek(mapped, k) == 0:
-                    total, second = _add_range(total, second, values, width, k, k + 1)
+                    total, second = _add_range(total, second, values, words, k, k + 1)
         place = last
-    _store_sum(total, second, width, d_default)
+    _store_sum(total, second, words, d_default)
     return np.int64(-1)
-
-
-@kernel
-def fill_grad(reverse, values, width, sums, mapped, d_values, d_default):
-    """Copy each gradient back to the entry it came from, and sum those of the defaults, in ascending order.
-
-    Returns the first bad position, or -1. `mapped` is scratch, one byte for each of the values, for maps that do not
-    ascend. `sums` is an empty array of the type that sums are made in.
-    """
-    if width == 1:  # as a constant it costs no loops
-        return _fill_grad(reverse, values, 1, zeros1(sums), mapped, d_values, d_default)
-    return _fill_grad(reverse, values, width, zeros1(sums), mapped, d_values, d_default)
 
 
 @inline
@@ -449,63 +407,19 @@ def fill_grad_together(workers, chunks, reverse, values, full, width, sums, unma
     """
     seen = enter(workers)
     size = reverse.size
-    zero = zeros1(sums)
+    words, zero = known(width, 1), zeros1(sums)
     for part in share(workers, 0, chunks + 1):
         if part == chunks:  # the last, so that all lists are made, or being made by other threads
-            _add_listed(zero, values, width, chunks, unmapped, begins, ends, d_default)
+            _add_listed(zero, values, words, chunks, unmapped, begins, ends, d_default)
             continue
         first, stop = chunk_start(part, chunks, size), chunk_start(part + 1, chunks, size)
         place = min(max(peek(reverse, first - 1) + 1, 0), full) if first > 0 else np.int64(0)
         begins[part] = place
-        j, behind, _, _, listed = _gather(reverse, first, stop, full, values, width, d_values, place, zero, unmapped,
+        j, behind, _, _, listed = _gather(reverse, first, stop, full, values, words, d_values, place, zero, unmapped,
                                           place)  # fmt: skip
         bad[part] = j if j < stop else -1
         if part == chunks - 1:
-            _, _, listed = _skip(zero, zero, values, width, behind, full, unmapped, listed)
+            _, _, listed = _skip(zero, zero, values, words, behind, full, unmapped, listed)
         atomic_add(ends, part, listed + 1)
     leave(workers, seen)
     return lowest(bad, chunks)
-
-
-@inline
-def _list_unmapped(mapped, first, stop, unmapped):
-    """Write the places from `first` to `stop` that nothing was mapped to, from `first` on; returns where they end."""
-    end = first
-    for k in range(first, stop):
-        poke(unmapped, end, k)  # overwritten by the next, unless this one stays
-        end += peek(mapped, k) == 0
-    return end
-
-
-@kernel
-def fill_grad_anyhow(workers, chunks, reverse, values, width, sums, mapped, unmapped, begins, ends, d_values, d_default,
-                     bad):  # fmt: skip
-    """The same for maps in any order; returns the first bad position, or -1. `mapped` is scratch, too."""
-    seen = enter(workers)
-    full = mapped.size
-    size = reverse.size
-    for chunk in share(workers, 0, chunks):
-        mapped[chunk_start(chunk, chunks, full) : chunk_start(chunk + 1, chunks, full)] = 0
-    for chunk in share(workers, 1, chunks):
-        bad[chunk] = -1
-        for j in range(chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)):
-            place = peek(reverse, j)
-            if place < 0 or place >= full:
-                bad[chunk] = j
-                break
-            poke(mapped, place, 1)
-            _copy_value(values, place, width, d_values, j)
-    wrong = lowest(bad, chunks)
-    if wrong >= 0:
-        leave(workers, seen)
-        return wrong
-
-    for part in share(workers, 2, chunks + 1):
-        if part == chunks:
-            _add_listed(zeros1(sums), values, width, chunks, unmapped, begins, ends, d_default)
-            continue
-        begins[part] = chunk_start(part, chunks, full)
-        listed = _list_unmapped(mapped, begins[part], chunk_start(part + 1, chunks, full), unmapped)
-        atomic_add(ends, part, listed + 1)
-    leave(workers, seen)
-    return np.int64(-1)

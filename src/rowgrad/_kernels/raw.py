@@ -10,6 +10,16 @@ from numba import types
 from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic
 
+from rowgrad._kernels.compile import inline
+
+
+@inline
+def known(number, usual):
+    """`number`, or, where it is None, `usual`: a constant for the kernel that is compiled for None."""
+    if number is None:
+        return usual
+    return number
+
 
 def _pointer(context: Any, builder: Any, array: Any, value: Any, position: Any) -> Any:
     return builder.gep(context.make_array(array)(context, builder, value).data, [position])

@@ -4,7 +4,8 @@ Values are copied, never looked at: kernels see them as unsigned words of their 
 taken modulo 2**64.
 
 A call that is not large is one thread's (`count_window`, `copy_window`, `send`), without the counters that threads
-share work by; the kernels for several threads (`…_together`) are made of the same parts.
+share work by; the kernels for several threads (`…_together`) are made of the same parts. Two columns and values of one
+word, which most calls have, are told by None (see `known`).
 """
 
 import numpy as np
@@ -15,7 +16,7 @@ from numba.extending import intrinsic
 
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.lanes import count, load, store, zeros16
-from rowgrad._kernels.raw import peek, poke
+from rowgrad._kernels.raw import known, peek, poke
 from rowgrad._kernels.sharing import add_up, chunk_start, enter, leave, share
 
 NEAR = 1000
@@ -49,7 +50,7 @@ def _count(indices, first, stop, rank, start, size):
 
 @inline
 def _count_rank(indices, first, stop, rank, start, size):
-    if rank == 2:
+    if rank is None:
         return _count(indices, first, stop, 2, _pair(start), _pair(size))
     return _count(indices, first, stop, rank, start, size)
 
@@ -61,7 +62,7 @@ def count_window(indices, entries, rank, shape, start, size, output_shape, windo
     `window` becomes the size that counts, which is at least 0. Returns -1 for a negative size of the tensor or, unless
     the window lies past the tensor anyway, of the window. No difference of sizes here can overflow.
     """
-    for d in range(rank):
+    for d in range(shape.size):
         whole, begin, wanted = shape[d], start[d], size[d]
         window[d] = max(wanted, 0)
         if whole < 0:
@@ -112,7 +113,7 @@ def _copy(indices, first, stop, rank, start, size, place, end, values, width, ou
 
 @inline
 def _copy_rank(indices, first, stop, rank, start, size, place, end, values, width, output_indices, output_values):
-    if rank == 2 and width == 1:
+    if rank is None:
         _copy(indices, first, stop, 2, _pair(start), _pair(size), place, end, values, 1, output_indices, output_values)
     else:
         _copy(indices, first, stop, rank, start, size, place, end, values, width, output_indices, output_values)
@@ -216,41 +217,33 @@ def _difference(typingctx, inputs, i, outputs, j, start):
 
 
 @inline
-def _next_pair(outputs, j, selected, start):
-    """The input that output j was, or any other, if there is no output j."""
-    last = min(j, selected - 1)
-    return peek(outputs, 2 * last) + start[0], peek(outputs, 2 * last + 1) + start[1]
-
-
-@inline
 def _send_back_pairs(inputs, first, stop, outputs, selected, start, j, source, target):
-    """The same for two columns and one word, with the input that is looked for in registers.
+    """The same for two columns and one word, by turns: zeros up to the next output, then values up to a mismatch.
 
-    Behind a few matches in a row, a whole block is tried at once.
+    Behind a few matches, whole blocks are tried.
     """
-    row, column = _next_pair(outputs, j, selected, start)
-    matches = 0
     i = first
-    while i < stop:
-        if matches >= FEW:
-            matches = 0
-            while i + BLOCK <= stop and j + BLOCK <= selected and _difference(inputs, i, outputs, j, start) == 0:
-                for k in range(0, BLOCK, count(zeros16(source))):
-                    store(target, i + k, load(zeros16(source), source, j + k))
-                i += BLOCK
-                j += BLOCK
-            row, column = _next_pair(outputs, j, selected, start)
-            if i == stop:
-                break
-        if (peek(inputs, 2 * i) ^ row) | (peek(inputs, 2 * i + 1) ^ column) == 0 and j < selected:
+    while j < selected:
+        row, column = peek(outputs, 2 * j) + start[0], peek(outputs, 2 * j + 1) + start[1]
+        while i < stop and (peek(inputs, 2 * i) ^ row) | (peek(inputs, 2 * i + 1) ^ column) != 0:
+            poke(target, i, 0)
+            i += 1
+        if i == stop:
+            return j
+        matches = 0
+        while i < stop and j < selected and _is_output(inputs, i, outputs, j, 2, start):
             poke(target, i, peek(source, j))
+            i += 1
             j += 1
             matches += 1
-            row, column = _next_pair(outputs, j, selected, start)
-        else:
-            poke(target, i, 0)
-            matches = 0
-        i += 1
+            if matches == FEW:
+                while i + BLOCK <= stop and j + BLOCK <= selected and _difference(inputs, i, outputs, j, start) == 0:
+                    for k in range(0, BLOCK, count(zeros16(source))):
+                        store(target, i + k, load(zeros16(source), source, j + k))
+                    i += BLOCK
+                    j += BLOCK
+    for left in range(i, stop):
+        poke(target, left, 0)
     return j
 
 
@@ -266,21 +259,22 @@ def _send_forth(inputs, first, stop, outputs, selected, rank, start, j, source, 
 
 
 @inline
-def _send_rank(inputs, first, stop, outputs, selected, rank, start, j, forwards, source, width, target):
-    if forwards:
-        return _send_forth(inputs, first, stop, outputs, selected, rank, start, j, source, width, target)
-    if rank == 2 and width == 1:
+def _send(inputs, first, stop, outputs, selected, rank, start, j, forwards, source, width, target):
+    if forwards is not None:
+        return _send_forth(inputs, first, stop, outputs, selected, known(rank, 2), start, j, source, known(width, 1),
+                           target)  # fmt: skip
+    if rank is None:
         return _send_back_pairs(inputs, first, stop, outputs, selected, _pair(start), j, source, target)
-    return _send_back(inputs, first, stop, outputs, selected, rank, start, j, source, width, target)
+    return _send_back(inputs, first, stop, outputs, selected, rank, start, j, source, known(width, 1), target)
 
 
 @kernel
 def send(inputs, entries, outputs, selected, rank, start, forwards, source, width, target):
-    """Copy from outputs to the inputs that they came from (others get 0), or, if `forwards`, the other way.
+    """Copy from outputs to the inputs that they came from (others get 0), or, unless `forwards` is None, the other way.
 
     Returns how many outputs found their input, each behind the one before.
     """
-    return _send_rank(inputs, 0, entries, outputs, selected, rank, start, np.int64(0), forwards, source, width, target)
+    return _send(inputs, 0, entries, outputs, selected, rank, start, np.int64(0), forwards, source, width, target)
 
 
 @kernel
@@ -299,13 +293,13 @@ def send_together(workers, chunks, inputs, entries, outputs, selected, rank, sta
         begins[chunks] = entries
         for chunk in range(1, chunks):
             begins[chunk] = chunk_start(chunk, chunks, entries)
-            if rank > 0:
-                begins[chunk] = max(begins[chunk - 1], _row_start(inputs, begins[chunk], entries, rank))
-            starts[chunk] = _outputs_before(inputs, begins[chunk], outputs, selected, rank, start)
+            if known(rank, 2) > 0:
+                begins[chunk] = max(begins[chunk - 1], _row_start(inputs, begins[chunk], entries, known(rank, 2)))
+            starts[chunk] = _outputs_before(inputs, begins[chunk], outputs, selected, known(rank, 2), start)
 
     for chunk in share(workers, 1, chunks):
-        ends[chunk] = _send_rank(inputs, begins[chunk], begins[chunk + 1], outputs, selected, rank, start,
-                                 starts[chunk], forwards, source, width, target)  # fmt: skip
+        ends[chunk] = _send(inputs, begins[chunk], begins[chunk + 1], outputs, selected, rank, start, starts[chunk],
+                            forwards, source, width, target)  # fmt: skip
     for chunk in range(1, chunks):
         if ends[chunk - 1] != starts[chunk]:
             leave(workers, seen)

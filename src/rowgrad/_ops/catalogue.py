@@ -132,12 +132,17 @@ class Operator:
         try:
             if options:
                 return self._call_with_options(values, options)
-            if self._fit_already(values):
-                results = self.compute(*values)
-                if type(values[0]) is NDARRAY:
-                    return results
+            # Most calls pass arrays and numbers just as `compute` takes them, which one look at each tells.
+            for allowed, value in zip(self._fits, values, strict=True):  # type: ignore[attr-defined]
+                if allowed is None:
+                    if type(value) is not int or not -INT64_MAX <= value <= INT64_MAX:
+                        break
+                elif type(value) is not NDARRAY or value.dtype not in allowed or not value.flags.carray:
+                    break
             else:
-                results = self.compute(*self._fit(values))
+                if not self._alike or self._are_alike(values):  # type: ignore[attr-defined]
+                    return self.compute(*values)
+            results = self.compute(*self._fit(values))
             kind = _first_kind(values)
             if kind is not arrays.NUMPY:
                 if self.result is None:
@@ -175,14 +180,8 @@ class Operator:
                 if isinstance(array, np.ndarray):
                     yield pin.name, array
 
-    def _fit_already(self, values: tuple[Any, ...]) -> bool:
-        """Whether all are arrays and numbers as `compute` takes them, which most calls pass: one look at each."""
-        for allowed, value in zip(self._fits, values, strict=True):  # type: ignore[attr-defined]
-            if allowed is None:
-                if type(value) is not int or not -INT64_MAX <= value <= INT64_MAX:
-                    return False
-            elif type(value) is not NDARRAY or value.dtype not in allowed or not value.flags.carray:
-                return False
+    def _are_alike(self, values: tuple[Any, ...]) -> bool:
+        """Whether arrays of the same type variable have the same type."""
         for first, other in self._alike:  # type: ignore[attr-defined]  # noqa: SIM110 (a generator takes longer)
             if values[first].dtype is not values[other].dtype:
                 return False

@@ -24,7 +24,7 @@ from rowgrad.errors import InvalidArgumentError
 BOOL, INT64 = np.dtype(bool), np.dtype(np.int64)
 TEXT = "USOT"  # kinds of types that kernels know nothing of
 # A call that moves fewer bytes, in grains of work (see `threads`), is one thread's: it is done before others wake.
-MANY_GRAINS = 10
+MANY_GRAINS = 20
 # Empty arrays tell kernels the types that sums are made in.
 NO_SUMS = {sums: np.empty(0, sums) for sums in (dtypes.summing(dtypes.NUMPY[name]).sums for name in NUMBERS)}
 
@@ -84,73 +84,53 @@ def _fill(
         output = np.full(found.shape[0], default_value, np.result_type(values.dtype, default_value.dtype))
         output[reverse] = values
         return found, output, empty, reverse
-    together = size > 0 and (size + rows) * (rank * 16 + 24) >= MANY_GRAINS * threads.GRAIN
-    return (_fill_together if together else _fill_alone)(indices, values, rows, default_value, argument, rows_from)
-
-
-def _fill_alone(
-    indices: Array, values: Array, rows: int, default_value: Array, argument: str, rows_from: str
-) -> tuple[Array, Array, Array, Array]:
-    """By one thread."""
-    size, rank = indices.shape
-    flat = indices.ravel()
-    distinct = kernels.fill_empty_rows.inspect(flat, rank, size, rows)
-    in_order = distinct >= 0
-    if distinct == -1:
-        rows_of, counts = np.empty(size, INT64), np.zeros(rows, INT64)
-        distinct = kernels.fill_empty_rows.count_rows(flat, rank, size, rows, rows_of, counts)
+    (source, width), (default, _) = dtypes.as_words(values), dtypes.as_words(default_value)
+    columns, words = (None, None) if rank == 2 and width == 1 else (rank, width)  # what most calls have, as constants
+    flat, work = indices.ravel(), (size + rows) * (rank * 16 + 24)
+    workers = Workers(work) if size > 0 and work >= MANY_GRAINS * threads.GRAIN else None
+    if workers is None:
+        distinct = kernels.fill_empty_rows.inspect(flat, columns, size, rows)
+    else:
+        starts = np.empty(workers.chunks, INT64)
+        distinct = _inspect_together(workers, indices, columns, rows, starts)
+    in_order = distinct != -1
+    if not in_order:
+        # One thread that counts is faster than several that sort.
+        rows_of, counts = allocate(size, INT64), allocate(rows, INT64, argument=rows_from, zero=True)
+        distinct = kernels.fill_empty_rows.count_rows(flat, columns, size, rows, rows_of, counts)
     if distinct < 0:
         raise _bad_row(indices, -2 - distinct, rows, argument)
     full = size + rows - distinct
     new: Any = np.empty if full * max(rank, 2) * 8 < POOLED else partial(allocate, argument=rows_from)
-    empty = new(rows, BOOL)
-    output_indices, output_values, reverse = new((full, rank), INT64), new(full, values.dtype), new(size, INT64)
-    (source, width), (default, _) = dtypes.as_words(values), dtypes.as_words(default_value)
+    output_indices, output_values = new((full, rank), INT64), new(full, values.dtype)
+    empty, reverse = new(rows, BOOL), new(size, INT64)
     results = output_indices.ravel(), dtypes.as_words(output_values)[0], empty, reverse
     if not in_order:
-        kernels.fill_empty_rows.fill_counted(flat, rank, rows_of, counts, source, width, default, full, *results)
-    elif kernels.fill_empty_rows.fill(flat, rank, size, rows, source, width, default, full, *results) != full:
-        raise checks.changed(argument)
-    return output_indices, output_values, empty, reverse
-
-
-def _fill_together(
-    indices: Array, values: Array, rows: int, default_value: Array, argument: str, rows_from: str
-) -> tuple[Array, Array, Array, Array]:
-    """By several threads; entries whose rows do not come sorted are sorted first."""
-    size, rank = indices.shape
-    flat = indices.ravel()
-    workers = Workers((size + rows) * (rank * 16 + 24))
-    chunks = workers.chunks
-    starts, info = np.empty(chunks, np.int64), np.array([-1, 0, 0, 0])
-    workers.run(kernels.fill_empty_rows.inspect_together, flat, rank, size, starts, info)
-    _, _, distinct, is_sorted = info.tolist()
-    words, shift = np.empty(0, np.int64), 0
-    if is_sorted:
-        if indices[0, 0] < 0 or indices[-1, 0] >= rows:
-            wrong = (indices[:, 0] < 0) | (indices[:, 0] >= rows)
-            raise _bad_row(indices, int(wrong.argmax()), rows, argument)
+        kernels.fill_empty_rows.fill_counted(flat, columns, rows_of, counts, source, words, default, full, *results)
+    elif workers is None:
+        end = kernels.fill_empty_rows.fill(flat, columns, size, rows, source, words, default, full, *results)
+        if end != full:
+            raise checks.changed(argument)
     else:
-        order = order_ids(workers, np.ascontiguousarray(indices[:, 0]), None, rows, size)
-        if order.bad >= 0:
-            raise _bad_row(indices, order.bad, rows, argument)
-        words, shift, starts, distinct = order.words, order.shift, order.row_starts, order.distinct
-
-    full = size + rows - distinct
-    empty = allocate((rows,), BOOL, argument=rows_from, zero=True)
-    output_indices = allocate((full, rank), INT64, argument=rows_from)
-    output_values = allocate((full,), values.dtype, argument=rows_from)
-    reverse = allocate((size,), INT64)
-    (source, width), (default, _) = dtypes.as_words(values), dtypes.as_words(default_value)
-    begins, ends = np.full((2, chunks), -1)
-    workers.run(
-        kernels.fill_empty_rows.fill_together, flat, rank, size, rows, words, shift, starts, source, width, default,
-        full, output_indices.ravel(), dtypes.as_words(output_values)[0], empty, reverse, begins, ends,
-    )  # fmt: skip
-    begins, ends = begins[begins >= 0], ends[begins >= 0]  # where there are entries
-    if ends[-1] != full or (begins[1:] != ends[:-1]).any():
-        raise checks.changed(argument)
+        empty[:] = False
+        begins, ends = np.full((2, workers.chunks), -1)
+        workers.run(
+            kernels.fill_empty_rows.fill_together, flat, columns, size, rows, starts, source, words, default, full,
+            *results, begins, ends,
+        )  # fmt: skip
+        begins, ends = begins[begins >= 0], ends[begins >= 0]  # where there are entries
+        if ends[-1] != full or (begins[1:] != ends[:-1]).any():
+            raise checks.changed(argument)
     return output_indices, output_values, empty, reverse
+
+
+def _inspect_together(workers: Workers, indices: Array, columns: int | None, rows: int, starts: Array) -> int:
+    """The number of distinct rows, as `inspect` tells it, by several threads."""
+    info = np.empty(1, INT64)
+    workers.run(kernels.fill_empty_rows.inspect_together, indices.ravel(), columns, indices.shape[0], starts, info)
+    if info[0] >= 0 and (indices[0, 0] < 0 or indices[-1, 0] >= rows):
+        return -2 - int(((indices[:, 0] < 0) | (indices[:, 0] >= rows)).argmax())
+    return int(info[0])
 
 
 def _bad_row(indices: Array, position: int, rows: int, argument: str) -> InvalidArgumentError:
@@ -177,12 +157,14 @@ def _fill_grad(reverse_index_map: Array, grad_values: Array, *, out: Array | Non
     values, target, default = grad_values, d_values, d_default_value.ravel()
     if stored is not dtype:
         values, target, default = values.view(stored), target.view(stored), default.view(stored)
-    if size == 0 or work < MANY_GRAINS * threads.GRAIN:
+    bad, words = 0, None if parts == 1 else parts
+    if size and work >= MANY_GRAINS * threads.GRAIN:
+        bad = _fill_grad_together(reverse_index_map, values, full, words, NO_SUMS[sums], target, default)
+    if bad >= 0:  # one thread also copes with maps that do not ascend
+        mapped = np.empty(full, np.uint8) if full < POOLED else allocate(full, np.uint8)
         bad = kernels.fill_empty_rows.fill_grad(
-            reverse_index_map, values, parts, NO_SUMS[sums], np.empty(full, np.uint8), target, default
+            reverse_index_map, values, words, NO_SUMS[sums], mapped, target, default
         )
-    else:
-        bad = _fill_grad_together(reverse_index_map, values, full, parts, sums, target, default)
     if bad >= 0:
         raise _bad_map(reverse_index_map, bad, full, "the length of grad_values")
     if out is not None:
@@ -190,21 +172,14 @@ def _fill_grad(reverse_index_map: Array, grad_values: Array, *, out: Array | Non
     return FillGradient(d_values, d_default_value)
 
 
-def _fill_grad_together(reverse: Array, values: Array, full: int, parts: int, sums: "np.dtype[Any]", target: Array,
+def _fill_grad_together(reverse: Array, values: Array, full: int, words: int | None, no_sums: Array, target: Array,
                         default: Array) -> int:  # fmt: skip
-    """By several threads: maps mostly ascend, and then each of them can tell at once which places are left out."""
+    """By several threads, if the map ascends, as maps mostly do; else, tell a position where it does not."""
     workers = Workers((full + reverse.size) * (8 + values.itemsize))
     begins, ends, bad = np.full((3, workers.chunks), -1)
-    unmapped = scratch(full + 1, np.int64)
-    if workers.run(
-        kernels.fill_empty_rows.fill_grad_together, reverse, values, full, parts, NO_SUMS[sums], unmapped, begins, ends,
-        target, default, bad,
-    ) < 0:  # fmt: skip
-        return -1
-    ends[:] = -1
     return int(workers.run(
-        kernels.fill_empty_rows.fill_grad_anyhow, reverse, values, parts, NO_SUMS[sums], allocate((full,), np.uint8),
-        unmapped, begins, ends, target, default, bad,
+        kernels.fill_empty_rows.fill_grad_together, reverse, values, full, words, no_sums, scratch(full + 1, np.int64),
+        begins, ends, target, default, bad,
     ))  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from rowgrad._ops.catalogue import Example, Operator, declare
 from rowgrad._ops.order import COUNT_PARTNERS, COUNT_ROWS, Order, one_id_type, order_ids
 from rowgrad._ops.pins import Pin
 from rowgrad._ops.results import RowGradient
-from rowgrad._runtime import dtypes
+from rowgrad._runtime import dtypes, threads
 from rowgrad._runtime.dtypes import FLOATS, IDS, Array
 from rowgrad._runtime.memory import POOLED, allocate, borrow_work, is_nontemporal, place, place_uncleared, return_work
 from rowgrad._runtime.threads import Workers
@@ -32,7 +32,9 @@ GRAD_ROWS = "the number of rows of grad"
 KINDS = {"Sum": SUM, "Mean": MEAN, "SqrtN": SQRT_N}
 NOTHING = np.empty(0, np.int64)
 INT64 = np.dtype(np.int64)
-CACHED = 1 << 23  # bytes of a dense result and of what is added to it; up to so many, adding does not wait for memory
+# A dense result and what is added to it, in grains of work (see `threads`): up to so many bytes, one thread that adds
+# entries as they come is faster than several that sort them, for the caches hold the result.
+CACHED_GRAINS = 32
 FEW_SEGMENTS = 1 << 18  # whose factors NumPy makes as fast as a kernel that would have to be compiled first
 SMALL_ROW = 4096  # bytes in a row up to which a call of few entries counts as small
 SNAKE = {"Sum": "sum", "Mean": "mean", "SqrtN": "sqrt_n"}
@@ -144,7 +146,7 @@ def _sum_pairs(kind: int, values: Array, rows: Array, partners: Array, row_limit
         scaled = 1 if kind == SUM else row_limit if by_row else partner_limit
         if (
             not compact
-            and (row_limit + size) * row_bytes <= CACHED
+            and (row_limit + size) * row_bytes <= CACHED_GRAINS * threads.GRAIN
             and scaled <= 4 * size + SMALL
             and dtypes.is_summed_as_stored(values.dtype)
         ):

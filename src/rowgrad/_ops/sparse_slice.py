@@ -36,31 +36,34 @@ def _slice(indices: Array, values: Array, shape: Array, start: Array, size: Arra
         found = _slice(indices, np.arange(values.size), shape, start, size)
         return SparseTensor(found[0], values[found[1]], found[2])
     flat, entries = indices.ravel(), values.size
-    output_shape, window = np.empty(rank, INT64), np.empty(rank, INT64)
     if rank > MOST_DIMENSIONS:
         window_shape(shape, start, size)
+    source, width = dtypes.as_words(values)
+    columns, words = (None, None) if rank == 2 and width == 1 else (rank, width)  # what most calls have, as constants
     work = entries * (rank * 8 + 8)
-    workers = None if work < MANY_GRAINS * threads.GRAIN else Workers(work)
-    total = kernels.sparse_slice.count_window(
-        flat, entries if workers is None else 0, rank, shape, start, size, output_shape, window
-    )
-    if total < 0:
-        window_shape(shape, start, size)
-        raise checks.changed("shape")
-    if workers is not None:
+    if work < MANY_GRAINS * threads.GRAIN:
+        workers = None
+        output_shape, window = np.empty(rank, INT64), np.empty(rank, INT64)
+        total = kernels.sparse_slice.count_window(flat, entries, columns, shape, start, size, output_shape, window)
+        if total < 0:
+            window_shape(shape, start, size)
+            raise checks.changed("shape")
+    else:
+        workers = Workers(work)
+        output_shape, window = window_shape(shape, start, size), np.maximum(size, 0)
         kept = np.empty(workers.chunks + 1, np.int64)
-        workers.run(kernels.sparse_slice.count_window_together, flat, entries, rank, start, window, kept)
+        workers.run(kernels.sparse_slice.count_window_together, flat, entries, columns, start, window, kept)
         total = int(kept[-1])
     new: Any = np.empty if total * max(rank, 2) * 8 < POOLED else allocate
     output_indices, output_values = new((total, rank), INT64), new(total, values.dtype)
-    words, width = dtypes.as_words(values)
     results = output_indices.ravel(), dtypes.as_words(output_values)[0]
     if workers is None:
-        kernels.sparse_slice.copy_window(flat, entries, rank, start, window, total, words, width, *results)
+        kernels.sparse_slice.copy_window(flat, entries, columns, start, window, total, source, words, *results)
     else:
         workers.run(
-            kernels.sparse_slice.copy_window_together, flat, entries, rank, start, window, kept, words, width, *results
-        )
+            kernels.sparse_slice.copy_window_together, flat, entries, columns, start, window, kept, source, words,
+            *results,
+        )  # fmt: skip
     return SparseTensor(output_indices, output_values, output_shape)
 
 
@@ -142,17 +145,17 @@ def _send(values: Array, inputs: Array, start: Array, outputs: Array, out: Array
 def _send_some(values: Array, inputs: Array, start: Array, outputs: Array, target: Array, forwards: bool) -> None:
     entries, rank = inputs.shape
     selected = outputs.shape[0]
-    (words, width), (target_words, _) = dtypes.as_words(values), dtypes.as_words(target)
-    pairs = inputs.ravel(), entries, outputs.ravel(), selected, rank, start
+    (source, width), (target_words, _) = dtypes.as_words(values), dtypes.as_words(target)
+    columns, words = (None, None) if rank == 2 and width == 1 else (rank, width)  # what most calls have, as constants
+    pairs = inputs.ravel(), entries, outputs.ravel(), selected, columns, start
+    ways = (forwards or None, source, words, target_words)
     matched = -1
     if entries * rank * 8 >= MANY_GRAINS * threads.GRAIN:
         workers = Workers(entries * rank * 8)
         scratch = np.empty((3, workers.chunks + 1), np.int64)
-        matched = workers.run(
-            kernels.sparse_slice.send_together, *pairs, *scratch, forwards, words, width, target_words
-        )
+        matched = workers.run(kernels.sparse_slice.send_together, *pairs, *scratch, *ways)
     if matched != selected:  # alone, if together it does not work out
-        matched = kernels.sparse_slice.send(*pairs, forwards, words, width, target_words)
+        matched = kernels.sparse_slice.send(*pairs, *ways)
     if matched == selected:
         return
     raise InvalidArgumentError(

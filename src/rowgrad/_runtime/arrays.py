@@ -15,6 +15,7 @@ import numpy as np
 from rowgrad._runtime.dtypes import BFLOAT16, Array
 from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfRangeError
 
+SMALL_COPY = 1 << 14  # bytes that are copied faster than described
 INT32_MAX = np.iinfo(np.int32).max
 BFLOAT16_BITS = np.dtype(np.int16).str  # PyTorch's bfloat16 for NumPy, which has no name for it
 
@@ -71,13 +72,16 @@ def adopt(value: Any) -> Array:
 def settle(array: Array) -> Array:
     """An array as kernels are compiled for: C-contiguous, aligned, in this machine's byte order, writable.
 
-    A read-only array is lent under a writable name instead of being copied; kernels never write to inputs.
+    A read-only array that is not small is lent under a writable name instead of being copied; kernels never write to
+    inputs.
     """
     flags = array.flags
     if not (flags.c_contiguous and flags.aligned and array.dtype.isnative):
         array = np.require(array, array.dtype.newbyteorder("="), ["C", "A"])
     if array.flags.writeable or array.dtype.kind in "OT":  # text is not for kernels
         return array
+    if array.nbytes <= SMALL_COPY:
+        return array.copy()
     lent = np.asarray(_Writable(array))
     return lent if lent.dtype is array.dtype else lent.view(array.dtype)  # NumPy's own types come back as they are
 
