@@ -74,13 +74,15 @@ def bench(
             progress=progress,
         )
     report.show(results, show.output())
+    problems = run.problems(results)
     if json is not None:
-        report.write_json(report.merged(report.read_json(json), results) if merge and json.exists() else results, json)
+        if merge and json.exists():
+            results = report.merged(report.read_json(json), results)
+        report.write_json(results, json)
     if pictures is not None:
         from bench.pictures import draw
 
         draw(results, pictures)
-    problems = run.problems(results)
     if problems:
         raise Problem(f"{len(problems)} of the answers or calls failed; see above.")
 

@@ -228,6 +228,10 @@ def doubts(results: Results) -> str:
     reasons = []
     if share is not None and share > BUSY:
         reasons.append(f"others took {share:.0%} of the cores' time meanwhile")
+    # A core taken away slows PyTorch's OpenMP threads more than ours: such ratios would flatter us.
+    disturbed = sum((one.get("others_share_of_cores") or 0) > BUSY for one in results["contests"])
+    if disturbed:
+        reasons.append(f"others disturbed {disturbed} of {len(results['contests'])} contests")
     if rounds < ROUNDS:
         reasons.append(f"each was timed in {rounds} rounds only")
     return f"Provisional figures: {', and '.join(reasons)}." if reasons else ""

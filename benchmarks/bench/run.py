@@ -41,7 +41,9 @@ def run(
             if contests and case.group != contests[-1]["group"]:
                 remembered.forget()
             progress(case.name, len(contests), len(able))
+            meanwhile = machine.Watch()
             contests.append(run_one(case, peers, rounds=rounds, turn=turn))
+            contests[-1]["others_share_of_cores"] = meanwhile.share_of_others()
         progress("done", len(able), len(able))
     facts["versions"].update(cases.versions(peers))
     return {

@@ -192,6 +192,14 @@ def test_doubtful_figures_say_so_wherever_they_are_shown(imagined):
         assert "Provisional" not in text
 
 
+def test_disturbed_contests_are_counted(imagined):
+    imagined["method"]["others_share_of_cores"] = 0.01
+    imagined["contests"][0]["others_share_of_cores"] = 0.5
+    imagined["contests"][1]["others_share_of_cores"] = None
+    count = len(imagined["contests"])
+    assert report.doubts(imagined) == f"Provisional figures: others disturbed 1 of {count} contests."
+
+
 def test_documents_without_markers_stay(imagined):
     assert documents.filled("# Nothing here\n", imagined) == "# Nothing here\n"
     with pytest.raises(ValueError, match="no table called 'tabels'; there are summary, machine, limits, tables"):
