@@ -91,13 +91,14 @@ def _pool_columns(lanes, scaled, indices, first, last, data_rows, data, width, h
 
 
 @kernel
-def pool(workers, chunks, indices, ids, rows, data_rows, data, width, kind, lanes_for, wide, scaled, output, nontemporal,
-         clear, ahead, bad):  # fmt: skip
+def pool(workers, chunks, indices, ids, rows, data_rows, data, width, kind, lanes_for, wide, scaled, output,
+         nontemporal, clear, ahead, bad):  # fmt: skip
     """Pool into `output`; returns -1, or a position before the first bad entry, in which case nothing is written.
 
     `lanes_for` tells how wide vectors are (see `lanes`); `wide` is None if one vector holds a row, and `scaled` is None
-    for sums. `bad` has room for a position per chunk. Rows without a segment are zeroed if `clear`. If `nontemporal`, results are written by non-temporal stores. Rows of the table are
-    fetched `ahead` entries before they are needed; 0 is for tables that are in the caches anyway.
+    for sums. `bad` has room for a position per chunk. Rows without a segment are zeroed if `clear`. If `nontemporal`,
+    results are written by non-temporal stores. Rows of the table are fetched `ahead` entries before they are needed; 0
+    is for tables that are in the caches anyway.
     """
     seen = enter(workers)
     size = indices.size
