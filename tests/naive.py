@@ -586,6 +586,41 @@ def sparse_fill_empty_rows_grad_grad(
     return output
 
 
+# ---------------------------------------------------------------- order and shape
+
+
+def in_order(indices: Array) -> list[int]:
+    """The entries by their indices; `sorted` keeps those with the same index in their order."""
+    return sorted(range(len(indices)), key=lambda i: [int(x) for x in indices[i]])
+
+
+def sparse_reorder(input_indices: Array, input_values: Array, input_shape: Array) -> tuple[Array, Array]:
+    order = np.array(in_order(input_indices), np.int64)
+    return input_indices[order], input_values[order]
+
+
+def sparse_reorder_grad(grad: Array, input_indices: Array, input_shape: Array) -> Array:
+    output = np.zeros(len(grad), grad.dtype)
+    for k, i in enumerate(in_order(input_indices)):
+        output[i] = grad[k]
+    return output
+
+
+def sparse_reshape(input_indices: Array, input_shape: Array, new_shape: Array) -> tuple[Array, Array]:
+    before, after = [int(n) for n in input_shape], [int(n) for n in new_shape]
+    if -1 in after:
+        others = math.prod(n for n in after if n != -1)
+        after[after.index(-1)] = math.prod(before) // others
+    output = np.zeros((len(input_indices), len(after)), np.int64)
+    for i, index in enumerate(input_indices):
+        place = sum(int(x) * math.prod(before[d + 1 :]) for d, x in enumerate(index))
+        for d in range(len(after)):
+            stride = math.prod(after[d + 1 :])
+            output[i, d] = place // stride
+            place %= stride
+    return output, np.array(after, np.int64)
+
+
 # ---------------------------------------------------------------- slice
 
 

@@ -452,6 +452,47 @@ def fill_grad_grads(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool) -> 
     }
 
 
+# ---------------------------------------------------------------- order and shape
+
+
+@st.composite
+def entries_in_any_order(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool, name: str = "input_values") -> Args:
+    random, special = draw(randoms()), draw(specials())
+    n, rank = draw(st.integers(0, 40)), draw(st.integers(0 if not tensorflow else 1, 4))
+    indices = random.integers(-2, draw(st.sampled_from([1, 6])), (n, rank))
+    if rank and draw(st.booleans()):  # as far apart as can be
+        indices[random.random(indices.shape) < 0.2] = random.choice([-(2**63), INT64_MAX])
+    if draw(st.booleans()):
+        indices = indices[np.lexsort(indices.T[::-1])] if rank else indices
+    if tensorflow:  # of entries with the same index, TensorFlow keeps no order
+        indices = random.permutation(np.unique(indices, axis=0))
+    entries = values(random, dtype, (len(indices),), special)
+    shape = random.integers(0, 9, rank)
+    if name == "grad":
+        return {"grad": entries, "input_indices": indices, "input_shape": shape}
+    return {"input_indices": indices, "input_values": entries, "input_shape": shape}
+
+
+def gradients_in_order(dtype: np.dtype[Any], tensorflow: bool) -> st.SearchStrategy[Args]:
+    return entries_in_any_order(dtype, tensorflow, name="grad")
+
+
+@st.composite
+def reshapes(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool) -> Args:
+    """Two shapes with the same prime factors; a length may be left open, and a tensor may have no places."""
+    random = draw(randoms())
+    primes = draw(st.lists(st.sampled_from([2, 2, 3, 5, 2**20, 0]), max_size=3))
+    before, after = (np.ones(draw(st.integers(1, 4)), np.int64) for _ in range(2))
+    for prime in primes:
+        before[random.integers(len(before))] *= prime
+        after[random.integers(len(after))] *= prime
+    count = draw(st.integers(0, 20)) if before.all() else 0
+    indices = np.stack([random.integers(0, max(size, 1), count) for size in before], axis=1)
+    if after.all() and draw(st.booleans()):
+        after[random.integers(len(after))] = -1
+    return {"input_indices": indices, "input_shape": before, "new_shape": after}
+
+
 # ---------------------------------------------------------------- slice
 
 FAR = [-(2**63), -(2**62), -5, 0, 3, 2**62, INT64_MAX - 1, INT64_MAX]
@@ -551,6 +592,9 @@ OPERATORS: dict[str, tuple[Strategy, list[np.dtype[Any]]]] = {
     "sparse_fill_empty_rows_grad_grad": (fill_grad_grads, NUMBERS),
     "ragged_fill_empty_rows": (ragged_fills, ANYTHING),
     "ragged_fill_empty_rows_grad": (fill_grads, NUMBERS),
+    "sparse_reorder": (entries_in_any_order, ANYTHING),
+    "sparse_reorder_grad": (gradients_in_order, NUMBERS),
+    "sparse_reshape": (reshapes, [np.dtype(np.int64)]),
     "sparse_slice": (slices, ANYTHING),
     "sparse_slice_grad": (slice_grads, SLICED),
     "sparse_slice_grad_grad": (slice_grad_grads, NUMBERS),

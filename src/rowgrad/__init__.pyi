@@ -18,6 +18,8 @@ from rowgrad._ops.plan import plan as plan
 from rowgrad._ops.results import FilledRagged as FilledRagged
 from rowgrad._ops.results import FilledRows as FilledRows
 from rowgrad._ops.results import FillGradient as FillGradient
+from rowgrad._ops.results import OrderedEntries as OrderedEntries
+from rowgrad._ops.results import ReshapedEntries as ReshapedEntries
 from rowgrad._ops.results import RowGradient as RowGradient
 from rowgrad._ops.results import SegmentMax as SegmentMax
 from rowgrad._ops.results import SparseTensor as SparseTensor
@@ -41,10 +43,12 @@ __all__ = [
     "FilledRagged",
     "FilledRows",
     "InvalidArgumentError",
+    "OrderedEntries",
     "OutOfMemoryError",
     "OutOfRangeError",
     "PageError",
     "Plan",
+    "ReshapedEntries",
     "RowGradient",
     "RowgradError",
     "SegmentMax",
@@ -70,6 +74,8 @@ __all__ = [
     "set_num_threads",
     "sparse_fill_empty_rows",
     "sparse_fill_empty_rows_grad",
+    "sparse_reorder",
+    "sparse_reshape",
     "sparse_segment_max",
     "sparse_segment_max_grad",
     "sparse_segment_max_grad_v2",
@@ -205,6 +211,26 @@ def sparse_fill_empty_rows_grad(reverse_index_map: Listed, grad_values: Plain, *
 def sparse_fill_empty_rows_grad(reverse_index_map: Sequence[Any] | complex, grad_values: ArrayLike, *, out: Any = None) -> FillGradient[Any]: ...
 @overload
 def sparse_fill_empty_rows_grad(reverse_index_map: npt.ArrayLike, grad_values: ArrayLike, *, out: NumPy | None = None) -> FillGradient[NumPy]: ...
+@overload
+def sparse_reorder(input_indices: NumPy, input_values: ArrayLike, input_shape: ArrayLike) -> OrderedEntries[NumPy]: ...
+@overload
+def sparse_reorder(input_indices: Tensor[A], input_values: ArrayLike, input_shape: ArrayLike) -> OrderedEntries[A]: ...
+@overload
+def sparse_reorder(input_indices: Listed, input_values: Plain, input_shape: Plain) -> OrderedEntries[NumPy]: ...
+@overload
+def sparse_reorder(input_indices: Sequence[Any] | complex, input_values: ArrayLike, input_shape: ArrayLike) -> OrderedEntries[Any]: ...
+@overload
+def sparse_reorder(input_indices: npt.ArrayLike, input_values: ArrayLike, input_shape: ArrayLike) -> OrderedEntries[NumPy]: ...
+@overload
+def sparse_reshape(input_indices: NumPy, input_shape: ArrayLike, new_shape: ArrayLike) -> ReshapedEntries[NumPy]: ...
+@overload
+def sparse_reshape(input_indices: Tensor[A], input_shape: ArrayLike, new_shape: ArrayLike) -> ReshapedEntries[A]: ...
+@overload
+def sparse_reshape(input_indices: Listed, input_shape: Plain, new_shape: Plain) -> ReshapedEntries[NumPy]: ...
+@overload
+def sparse_reshape(input_indices: Sequence[Any] | complex, input_shape: ArrayLike, new_shape: ArrayLike) -> ReshapedEntries[Any]: ...
+@overload
+def sparse_reshape(input_indices: npt.ArrayLike, input_shape: ArrayLike, new_shape: ArrayLike) -> ReshapedEntries[NumPy]: ...
 @overload
 def sparse_segment_max(data: NumPy, indices: ArrayLike, segment_ids: ArrayLike, num_segments: ArrayLike, *, out: NumPy | None = None) -> SegmentMax[NumPy]: ...
 @overload

@@ -37,7 +37,7 @@ RAW_OPS = {
     for op in [
         *(f"SparseSegment{kind}{form}" for kind in ("Sum", "Mean", "SqrtN") for form in ("", "Grad", "GradV2")),
         *("SparseFillEmptyRows", "SparseFillEmptyRowsGrad", "RaggedFillEmptyRows", "RaggedFillEmptyRowsGrad"),
-        *("SparseSlice", "SparseSliceGrad"),
+        *("SparseSlice", "SparseSliceGrad", "SparseReorder", "SparseReshape"),
         *(f"Segment{kind}" for kind in ("Sum", "Mean", "Prod", "Max", "Min")),
         *(f"UnsortedSegment{kind}" for kind in ("Sum", "Prod", "Max", "Min")),
     ]
@@ -126,7 +126,7 @@ def test_tensors_come_back_as_tensors(op: str, dtype: np.dtype[Any]) -> None:
 
 FLOAT8 = [np.dtype(t) for t in (ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn)]
 ALL_TYPES = [*strategies.ANYTHING, *golden.QUANTISED.values(), *FLOAT8]
-VALUES = ("data", "grad", "values", "default_value", "grad_values", "backprop_val_grad")
+VALUES = ("data", "input_values", "grad", "values", "default_value", "grad_values", "backprop_val_grad")
 
 
 def zeros(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:

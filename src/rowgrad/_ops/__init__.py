@@ -21,6 +21,7 @@ FAMILIES = {
     "offsets": "Segments by offsets",
     "fill_empty_rows": "Filling empty rows",
     "sparse_slice": "Slicing sparse tensors",
+    "reorder": "Order and shape of sparse tensors",
     "sparse_dense": "From sparse to dense",
 }
 for _family in FAMILIES:

@@ -59,7 +59,7 @@ def _values(name: str, dtype: "np.dtype[Any]") -> Values:
     if name not in ("Max", "Min"):
         start = np.ones(1, sums) if name == "Prod" else zero
         return Values(start, start, zero)
-    info: Any = np.iinfo(dtype) if dtype.kind in "iu" else ml_dtypes.finfo(dtype)
+    info: Any = np.iinfo(dtype) if dtype.kind in "iu" else ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     end = info.min if name == "Max" else info.max
     infinity = end if dtype.kind in "iu" else -np.inf if name == "Max" else np.inf
     return Values(np.array([infinity], sums), np.array([end], sums), zero)
@@ -109,7 +109,7 @@ def lanes_of(sums: "np.dtype[Any]", width: int) -> Array:
     """How wide vectors are; of integers there are two widths only, so that kernels are compiled for few."""
     if sums.kind in "iu":
         width = LINE // sums.itemsize if width * sums.itemsize >= LINE else 1
-    return kernels.lanes.lanes_for(sums, width)
+    return kernels.lanes.lanes_for(sums, width)  # type: ignore[no-any-return]
 
 
 def _packed(name: str, dtype: "np.dtype[Any]", width: int) -> int:
@@ -201,7 +201,7 @@ def _diagnose(start: int, segment_ids: Array, rows: int, is_given: bool) -> Rowg
 # Unsorted
 
 
-def check_prefix(data_name: str, data: Array, segment_ids: Array) -> tuple[int, ...]:
+def check_prefix(data_name: str, data: Array, segment_ids: Array) -> tuple[Any, ...]:
     """The shape of segment_ids must begin that of `data`; tells what follows."""
     if data.shape[: segment_ids.ndim] != segment_ids.shape:
         raise InvalidArgumentError(
@@ -211,7 +211,7 @@ def check_prefix(data_name: str, data: Array, segment_ids: Array) -> tuple[int, 
             argument="segment_ids",
             value=segment_ids.shape,
         )
-    return data.shape[segment_ids.ndim :]
+    return tuple(data.shape[segment_ids.ndim :])
 
 
 def past_the_end(segment_ids: Array, start: int, rows: int, rows_name: str = "num_segments") -> RowgradError:

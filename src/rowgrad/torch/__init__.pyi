@@ -7,6 +7,8 @@ import torch
 from rowgrad._ops.results import FillGradient
 from rowgrad._ops.results import FilledRagged
 from rowgrad._ops.results import FilledRows
+from rowgrad._ops.results import OrderedEntries
+from rowgrad._ops.results import ReshapedEntries
 from rowgrad._ops.results import RowGradient
 from rowgrad._ops.results import SegmentMax
 from rowgrad._ops.results import SparseTensor
@@ -42,6 +44,8 @@ __all__ = [
     "segment_sum",
     "sparse_fill_empty_rows",
     "sparse_fill_empty_rows_grad",
+    "sparse_reorder",
+    "sparse_reshape",
     "sparse_segment_max",
     "sparse_segment_max_grad",
     "sparse_segment_max_grad_v2",
@@ -77,6 +81,8 @@ def segment_prod(data: ArrayLike, segment_ids: ArrayLike, num_segments: ArrayLik
 def segment_sum(data: ArrayLike, segment_ids: ArrayLike, num_segments: ArrayLike | None = None) -> torch.Tensor: ...
 def sparse_fill_empty_rows(indices: ArrayLike, values: ArrayLike, dense_shape: ArrayLike, default_value: ArrayLike) -> FilledRows[torch.Tensor]: ...
 def sparse_fill_empty_rows_grad(reverse_index_map: ArrayLike, grad_values: ArrayLike) -> FillGradient[torch.Tensor]: ...
+def sparse_reorder(input_indices: ArrayLike, input_values: ArrayLike, input_shape: ArrayLike) -> OrderedEntries[torch.Tensor]: ...
+def sparse_reshape(input_indices: ArrayLike, input_shape: ArrayLike, new_shape: ArrayLike) -> ReshapedEntries[torch.Tensor]: ...
 def sparse_segment_max(data: ArrayLike, indices: ArrayLike, segment_ids: ArrayLike, num_segments: ArrayLike) -> SegmentMax[torch.Tensor]: ...
 def sparse_segment_max_grad(grad: ArrayLike, chosen: ArrayLike, output_dim0: ArrayLike) -> torch.Tensor: ...
 def sparse_segment_max_grad_v2(grad: ArrayLike, chosen: ArrayLike, dense_output_dim0: ArrayLike) -> RowGradient[torch.Tensor]: ...
