@@ -147,6 +147,24 @@ def _reduce_runs(lanes, kind, start, mean, ids, first, last, rows, data, width, 
 
 
 @inline
+def _reduce_short(lanes, kind, start, ids, first, last, rows, data, width, column, output):
+    """The same for segments of less than `LONG` rows; tells whether there were others, which are left as they are."""
+    any_long = False
+    while first < last:
+        segment = peek_bounded(ids, first, rows)
+        end = first + 1
+        alone = load(lanes, data, first * width + column)
+        total = combine(kind, fill(lanes, start[0]), alone)
+        while end < last and peek(ids, end) == segment:
+            total = combine(kind, total, load(lanes, data, end * width + column))
+            end += 1
+        store(output, segment * width + column, choose(end == first + 1, alone, total))
+        any_long |= end - first >= LONG
+        first = end
+    return any_long
+
+
+@inline
 def _reduce_stream(lanes, kind, start, mean, ids, first, last, rows, data, width, column, output):
     """The same, writing each partial result, of which the last stays: ends of short segments cannot be predicted."""
     none = fill(lanes, start[0])
@@ -236,13 +254,23 @@ def reduce_wide(workers, chunks, ids, rows, data, width, packed, packed_kind, ki
             last, segments = _next_block(ids, first, stop, rows, before, width, empty[0], output)
             if segments == 0:
                 bad[chunk] = first
-            while first < last:
-                before = peek_bounded(ids, first, rows)
+            # Short segments have one order in all columns, if all are reduced alike.
+            is_short = packed_kind.ndim == kind.ndim and last - first < LONG * segments
+            is_mixed = not is_short
+            if is_short:
+                for column in range(0, width, count(lanes)):
+                    here = block_start(lanes, column, width)
+                    is_mixed = _reduce_short(lanes, kind, start, ids, first, last, rows, data, width, here, output)
+            before = peek_bounded(ids, last - 1, rows)
+            while first < last and is_mixed:
+                segment = peek_bounded(ids, first, rows)
                 end = first + 1
-                while end < last and peek(ids, end) == before:
+                while end < last and peek(ids, end) == segment:
                     end += 1
-                _reduce_segment(lanes, packed_kind, kind, start, data, first, end, width, packed, output, before)
+                if not is_short or end - first >= LONG:
+                    _reduce_segment(lanes, packed_kind, kind, start, data, first, end, width, packed, output, segment)
                 first = end
+            first = last
         if stop == ids.size:
             output[(before + 1) * width : rows * width] = empty[0]
     found = lowest(bad, chunks)

@@ -45,6 +45,25 @@ class Values(NamedTuple):
     zero: Array
 
 
+class Way(NamedTuple):
+    """How rows of one width travel through the kernels for sorted segments; arrays of no elements tell kinds."""
+
+    stored: "np.dtype[Any]"
+    parts: int
+    packed: int
+    packed_kind: Array
+    kind: Array
+    lanes: Array
+
+
+@lru_cache(maxsize=1024)
+def _way(name: str, dtype: "np.dtype[Any]", columns: int) -> Way:
+    stored, sums, parts = _summing(name, dtype)
+    packed = _packed(name, dtype, columns * parts)
+    packed_kind, kind, _ = (kernels.segments.kind_of(reduction) for reduction in REDUCTIONS[name])
+    return Way(stored, parts, packed, packed_kind, kind, lanes_of(sums, packed or columns * parts))
+
+
 def _summing(name: str, dtype: "np.dtype[Any]") -> dtypes.Summing:
     """How values travel through kernels; sums and products of unsigned integers have the bits of signed ones."""
     if dtype.kind == "u" and name not in ("Max", "Min"):
@@ -77,20 +96,20 @@ def _sorted(name: str, data: Array, segment_ids: Array, num_segments: Any = None
     if segment_ids.size == 0:
         output.fill(empty[0])
         return output
-    stored, sums, parts = _summing(name, data.dtype)
-    row_bytes = data.nbytes // data.shape[0]
-    workers = Workers(segment_ids.size * (8 + row_bytes))
+    columns = prod(data.shape[1:])
+    stored, parts, packed, packed_kind, kind, lanes = _way(name, data.dtype, columns)
+    workers = Workers(segment_ids.size * (8 + columns * data.itemsize))
     (ids,), bad = one_id_type(segment_ids), np.empty(workers.chunks, np.int64)
+    width, is_product = columns * parts, name == "Prod" and parts == 2
     wrong = -1
-    if out is not None or (name == "Prod" and parts == 2) or row_bytes == 0:
+    if out is not None or is_product or width == 0:
         wrong = workers.run(kernels.segments.check_sorted, ids, rows, bad)
-    width = parts * (row_bytes // data.itemsize)
-    if wrong < 0 and name == "Prod" and parts == 2:
-        return _multiply(output, ids, data, packed=width // 2 // (PACKET // data.itemsize) * (PACKET // data.itemsize))
-    if wrong < 0 and row_bytes:
-        packed_kind, kind, _ = (kernels.segments.kind_of(reduction) for reduction in REDUCTIONS[name])
-        packed, flat, results = _packed(name, data.dtype, width), data.reshape(-1).view(stored), output.reshape(-1)
-        results, lanes = results.view(stored), lanes_of(sums, packed or width)
+    if wrong < 0 and is_product:
+        return _multiply(output, ids, data, packed=packed // 2)
+    if wrong < 0 and width:
+        flat, results = data.reshape(-1), output.reshape(-1)
+        if stored is not data.dtype:
+            flat, results = flat.view(stored), results.view(stored)
         if packed:
             wrong = workers.run(kernels.segments.reduce_wide, ids, rows, flat, width, packed, packed_kind, kind,
                                 values.sorted_start, empty, lanes, results, bad)  # fmt: skip

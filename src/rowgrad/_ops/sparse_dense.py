@@ -15,7 +15,7 @@ from rowgrad._ops.weighted_sum import _sum as weighted_sum
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import COMPLEX, FLOATS, IDS, PLAIN, Array
 from rowgrad._runtime.memory import allocate, check_room
-from rowgrad.errors import InvalidArgumentError
+from rowgrad.errors import InvalidArgumentError, RowgradError
 
 BLOCK = 1 << 18  # elements of products that are made and summed together: few enough to stay in the cache
 
@@ -158,16 +158,22 @@ def _multiply(a_indices: Array, a_values: Array, a_shape: Array, b: Array, *, ad
               adjoint_b: bool = False) -> Array:  # fmt: skip
     inputs = {"a_indices": a_indices, "a_values": a_values, "a_shape": a_shape, "b": b}
     shape = ask(_product_shape, inputs, adjoint_a=adjoint_a, adjoint_b=adjoint_b)
-    _check_bounds("a_indices", a_indices, tuple(a_shape.tolist()), "a_shape")
+    is_float = dtypes.name_of(b.dtype) in FLOATS and b.size > 0
+    if not is_float or not a_values.size:
+        _check_bounds("a_indices", a_indices, tuple(a_shape.tolist()), "a_shape")
     rows, columns = (np.ascontiguousarray(a_indices[:, axis]) for axis in (int(adjoint_a), int(not adjoint_a)))
     if adjoint_a:
         a_values = a_values.conj()
     if adjoint_b:
         check_room(b.nbytes, "b")
         b = np.ascontiguousarray(b.T.conj())
-    if dtypes.name_of(b.dtype) in FLOATS and b.size:
-        # Entries were copied and checked, so none is out of range.
-        entries = Entries(rows, columns, a_values, shape[0], "a_shape", lambda _: checks.changed("a_indices"))
+    if is_float:
+
+        def bad(_: int) -> RowgradError:
+            _check_bounds("a_indices", a_indices, tuple(a_shape.tolist()), "a_shape")
+            return checks.changed("a_indices")
+
+        entries = Entries(rows, columns, a_values, shape[0], "a_shape", bad)
         return weighted_sum(b, entries, compact=False)  # type: ignore[no-any-return]
     product = allocate(shape, b.dtype, argument="a_shape", zero=True)
     # As many columns at a time as fit into the cache; each sum is made in the order of the entries.
