@@ -70,13 +70,18 @@ def _top() -> str:
 
 
 def _raw_ops(operators: Mapping[str, Operator]) -> str:
-    return "".join([
+    text = "".join([
         HEADER + TYPES,
         _import_results(operators.values()),
         "from rowgrad._runtime.types import A, ArrayLike, Listed, NumPy, Plain, Tensor\n",
         _all(sorted(operators)),
         *(_overloads(name, operator, raw_signature(operator)) for name, operator in sorted(operators.items())),
     ])  # fmt: skip
+    for name in {o.result.__name__ for o in operators.values() if o.result} & set(operators):
+        # An operator has the name of the result of another one.
+        text = text.replace(f"import {name}\n", f"import {name} as {name}Result\n")
+        text = text.replace(f"> {name}[", f"> {name}Result[")
+    return text
 
 
 def _torch() -> str:

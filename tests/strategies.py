@@ -24,6 +24,7 @@ FLOATS = [np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, np.float32, np.f
 INTEGERS = [np.dtype(f"{sign}int{bits}") for bits in (8, 16, 32, 64) for sign in ("", "u")]
 REALS = FLOATS + INTEGERS
 NUMBERS = [*REALS, np.dtype(np.complex64), np.dtype(np.complex128)]
+INEXACT = [*FLOATS, np.dtype(np.complex64), np.dtype(np.complex128)]
 ANYTHING = [*NUMBERS, np.dtype(np.bool_), np.dtype(object)]
 SLICED = [*NUMBERS, *QUANTISED.values()]
 
@@ -269,6 +270,117 @@ def chosen_ranks(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool) -> Arg
     return {"sorted_unique_indices": unique, "chosen": chosen}
 
 
+# ---------------------------------------------------------------- segments of rows
+
+
+@st.composite
+def rows_by_segment(
+    draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool, counted: bool = True, product: bool = False
+) -> Args:
+    """Rows in sorted segments; long ones, in packets and beside them, have an order of their own."""
+    random, special = draw(randoms()), draw(specials())
+    n = draw(st.integers(0, 60))
+    rises = random.random(n) < draw(st.sampled_from([0.0, 0.05, 0.2, 1.0]))
+    steps = rises * random.integers(1, draw(st.integers(2, 4)), n)
+    segment_ids = (draw(st.integers(0, 2)) + np.cumsum(steps)).astype(draw(index_dtypes()))
+    shape = (n, *draw(trailing_shapes()))
+    if tensorflow and dtype.kind == "c":
+        special = 0.0
+    data = factors(random, dtype, shape) if product and tensorflow else values(random, dtype, shape, special)
+    args: Args = {"data": data, "segment_ids": segment_ids}
+    if counted and not tensorflow and draw(st.booleans()):  # TensorFlow has that only where XLA compiles it
+        used = int(segment_ids[-1]) + 1 if n else 0
+        args["num_segments"] = draw(scalars(used + draw(st.integers(0, 3))))
+    return args
+
+
+def factors(random: Random, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+    """Values whose products stay far from the subnormal numbers, which TensorFlow flushes to 0 in between.
+
+    Its products of complex numbers with infinite parts depend on the column (docs/deviations.md).
+    """
+    if dtype.kind in "iu":
+        return values(random, dtype, shape, 0.05)
+    sizes = 1 + random.standard_normal(shape) / 8
+    if dtype.kind == "c":
+        return (sizes + 1j * random.standard_normal(shape) / 8).astype(dtype)
+    corners = random.choice([0.0, np.inf, np.nan, -0.0], shape)
+    found = np.where(random.random(shape) < 0.02, corners, sizes * random.choice([-1, 1], shape))
+    return found.astype(dtype)
+
+
+def sorted_rows(dtype: np.dtype[Any], tensorflow: bool) -> st.SearchStrategy[Args]:
+    return rows_by_segment(dtype, tensorflow)
+
+
+def sorted_products(dtype: np.dtype[Any], tensorflow: bool) -> st.SearchStrategy[Args]:
+    return rows_by_segment(dtype, tensorflow, product=True)
+
+
+def sorted_means(dtype: np.dtype[Any], tensorflow: bool) -> st.SearchStrategy[Args]:
+    return rows_by_segment(dtype, tensorflow, counted=False)
+
+
+@st.composite
+def unsorted_rows(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool, product: bool = False) -> Args:
+    random, special = draw(randoms()), draw(specials())
+    ranks = st.lists(st.integers(0, 5), max_size=3).map(tuple) | st.integers(0, 60).map(lambda n: (n,))
+    shape, segments = draw(ranks), draw(st.integers(1, 6))
+    ids = random.integers(draw(st.sampled_from([-2, 0])), segments, shape)
+    full = (*shape, *draw(trailing_shapes()))
+    return {
+        "data": factors(random, dtype, full) if product and tensorflow else values(random, dtype, full, special),
+        "segment_ids": np.asarray(ids, draw(index_dtypes())),
+        "num_segments": draw(scalars(segments + draw(st.integers(0, 2)))),
+    }
+
+
+def unsorted_products(dtype: np.dtype[Any], tensorflow: bool) -> st.SearchStrategy[Args]:
+    return unsorted_rows(dtype, tensorflow, product=True)
+
+
+@st.composite
+def segment_takes(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool) -> Args:
+    random, special = draw(randoms()), draw(specials())
+    segments, n = draw(st.integers(1, 6)), draw(st.integers(0, 40))
+    return {
+        "grad": values(random, dtype, (segments, *draw(trailing_shapes())), special),
+        "segment_ids": random.integers(-1, segments, n).astype(draw(index_dtypes())),
+    }
+
+
+@st.composite
+def segment_shares(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool, backward: bool, product: bool) -> Args:
+    """Gradients of largest and smallest rows, of which some are equal; of products, with and without zeros."""
+    random, special = draw(randoms()), draw(specials())
+    segments, n, tail = draw(st.integers(1, 5)), draw(st.integers(0, 30)), draw(trailing_shapes())
+    pool = values(random, dtype, (draw(st.integers(1, 30)), *tail), special)
+    if product and draw(st.booleans()):
+        pool[random.random(pool.shape) < 0.2] = 0
+    ids = random.integers(-1, segments, n).astype(draw(index_dtypes()))
+    data = pool[random.integers(0, len(pool), n)]
+    grad = values(random, dtype, (segments, *tail) if backward else data.shape, special)
+    if product:
+        return {"grad": grad, "data": data, "segment_ids": ids}
+    output = np.zeros((segments, *tail), dtype)
+    for i in range(n):
+        if ids[i] >= 0 and random.random() < 0.5:
+            output[ids[i]] = data[i]
+    return {"grad": grad, "data": data, "output": output, "segment_ids": ids}
+
+
+def max_shares(dtype: np.dtype[Any], tensorflow: bool) -> st.SearchStrategy[Args]:
+    return segment_shares(dtype, tensorflow, backward=True, product=False)
+
+
+def max_share_grads(dtype: np.dtype[Any], tensorflow: bool) -> st.SearchStrategy[Args]:
+    return segment_shares(dtype, tensorflow, backward=False, product=False)
+
+
+def prod_shares(dtype: np.dtype[Any], tensorflow: bool) -> st.SearchStrategy[Args]:
+    return segment_shares(dtype, tensorflow, backward=True, product=True)
+
+
 # ---------------------------------------------------------------- offsets
 
 
@@ -338,6 +450,47 @@ def fill_grad_grads(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool) -> 
         "d_default_value_grad": values(random, dtype, (1,), special).reshape(()),
         "full_size": draw(scalars(full)),
     }
+
+
+# ---------------------------------------------------------------- order and shape
+
+
+@st.composite
+def entries_in_any_order(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool, name: str = "input_values") -> Args:
+    random, special = draw(randoms()), draw(specials())
+    n, rank = draw(st.integers(0, 40)), draw(st.integers(0 if not tensorflow else 1, 4))
+    indices = random.integers(-2, draw(st.sampled_from([1, 6])), (n, rank))
+    if rank and draw(st.booleans()):  # as far apart as can be
+        indices[random.random(indices.shape) < 0.2] = random.choice([-(2**63), INT64_MAX])
+    if draw(st.booleans()):
+        indices = indices[np.lexsort(indices.T[::-1])] if rank else indices
+    if tensorflow:  # of entries with the same index, TensorFlow keeps no order
+        indices = random.permutation(np.unique(indices, axis=0))
+    entries = values(random, dtype, (len(indices),), special)
+    shape = random.integers(0, 9, rank)
+    if name == "grad":
+        return {"grad": entries, "input_indices": indices, "input_shape": shape}
+    return {"input_indices": indices, "input_values": entries, "input_shape": shape}
+
+
+def gradients_in_order(dtype: np.dtype[Any], tensorflow: bool) -> st.SearchStrategy[Args]:
+    return entries_in_any_order(dtype, tensorflow, name="grad")
+
+
+@st.composite
+def reshapes(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool) -> Args:
+    """Two shapes with the same prime factors; a length may be left open, and a tensor may have no places."""
+    random = draw(randoms())
+    primes = draw(st.lists(st.sampled_from([2, 2, 3, 5, 2**20, 0]), max_size=3))
+    before, after = (np.ones(draw(st.integers(1, 4)), np.int64) for _ in range(2))
+    for prime in primes:
+        before[random.integers(len(before))] *= prime
+        after[random.integers(len(after))] *= prime
+    count = draw(st.integers(0, 20)) if before.all() else 0
+    indices = np.stack([random.integers(0, max(size, 1), count) for size in before], axis=1)
+    if after.all() and draw(st.booleans()):
+        after[random.integers(len(after))] = -1
+    return {"input_indices": indices, "input_shape": before, "new_shape": after}
 
 
 # ---------------------------------------------------------------- slice
@@ -416,12 +569,32 @@ OPERATORS: dict[str, tuple[Strategy, list[np.dtype[Any]]]] = {
     "sparse_segment_max_grad_v2": (max_grads_v2, FLOATS),
     "sparse_segment_max_grad_grad": (max_grad_grads, FLOATS),
     "chosen_rank": (chosen_ranks, [np.dtype(np.int64)]),
+    "segment_sum": (sorted_rows, NUMBERS),
+    "segment_mean": (sorted_means, NUMBERS),
+    "segment_prod": (sorted_products, NUMBERS),
+    "segment_max": (sorted_rows, REALS),
+    "segment_min": (sorted_rows, REALS),
+    "unsorted_segment_sum": (unsorted_rows, NUMBERS),
+    "unsorted_segment_mean": (unsorted_rows, INEXACT),
+    "unsorted_segment_sqrt_n": (unsorted_rows, INEXACT),
+    "unsorted_segment_prod": (unsorted_products, NUMBERS),
+    "unsorted_segment_max": (unsorted_rows, REALS),
+    "unsorted_segment_min": (unsorted_rows, REALS),
+    "segment_sum_grad": (segment_takes, INEXACT),
+    "segment_mean_grad": (segment_takes, INEXACT),
+    "segment_sqrt_n_grad": (segment_takes, INEXACT),
+    "segment_max_grad": (max_shares, FLOATS),
+    "segment_max_grad_grad": (max_share_grads, FLOATS),
+    "segment_prod_grad": (prod_shares, FLOATS),
     "segment_ids_from_offsets": (offset_lists, [np.dtype(np.int32), np.dtype(np.int64)]),
     "sparse_fill_empty_rows": (fills, ANYTHING),
     "sparse_fill_empty_rows_grad": (fill_grads, NUMBERS),
     "sparse_fill_empty_rows_grad_grad": (fill_grad_grads, NUMBERS),
     "ragged_fill_empty_rows": (ragged_fills, ANYTHING),
     "ragged_fill_empty_rows_grad": (fill_grads, NUMBERS),
+    "sparse_reorder": (entries_in_any_order, ANYTHING),
+    "sparse_reorder_grad": (gradients_in_order, NUMBERS),
+    "sparse_reshape": (reshapes, [np.dtype(np.int64)]),
     "sparse_slice": (slices, ANYTHING),
     "sparse_slice_grad": (slice_grads, SLICED),
     "sparse_slice_grad_grad": (slice_grad_grads, NUMBERS),

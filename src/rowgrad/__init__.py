@@ -14,7 +14,16 @@ from rowgrad._ops import functions as _functions
 from rowgrad._ops.callables import top_level as _top_level
 from rowgrad._ops.embedding_lookup import embedding_lookup_sparse, safe_embedding_lookup_sparse
 from rowgrad._ops.plan import Plan, plan
-from rowgrad._ops.results import FilledRagged, FilledRows, FillGradient, RowGradient, SegmentMax, SparseTensor
+from rowgrad._ops.results import (
+    FilledRagged,
+    FilledRows,
+    FillGradient,
+    OrderedEntries,
+    ReshapedEntries,
+    RowGradient,
+    SegmentMax,
+    SparseTensor,
+)
 from rowgrad._runtime.threads import get_num_threads, set_num_threads
 from rowgrad.errors import (
     DTypeError,
@@ -40,10 +49,12 @@ __all__ = [
     "FilledRagged",
     "FilledRows",
     "InvalidArgumentError",
+    "OrderedEntries",
     "OutOfMemoryError",
     "OutOfRangeError",
     "PageError",
     "Plan",
+    "ReshapedEntries",
     "RowGradient",
     "RowgradError",
     "SegmentMax",

@@ -30,10 +30,11 @@ THREADS = [1, 2, 3, 8]
 # These move values and make none, so that even the bits of a NaN must arrive.
 COPIES = (
     *("sparse_fill_empty_rows", "ragged_fill_empty_rows"),
+    *("sparse_reorder", "sparse_reorder_grad", "sparse_reshape"),
     *("sparse_slice", "sparse_slice_grad", "sparse_slice_grad_grad", "sparse_segment_max_grad_grad"),
 )
 # These take ids and no values.
-ON_IDS = ("index_rank", "chosen_rank", "segment_ids_from_offsets")
+ON_IDS = ("index_rank", "chosen_rank", "segment_ids_from_offsets", "sparse_reshape")
 
 
 @pytest.fixture(autouse=True)

@@ -4,6 +4,7 @@ The rules of operators that are not linear are compared with finite differences 
 """
 
 import ast
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ import pytest
 from gradient_check import backward
 
 import rowgrad
+from optional import framework
 from rowgrad._ops import Operator
 from rowgrad._ops.attributes import check_attributes
-from rowgrad._ops.gradients import apply_to_arrays
+from rowgrad._ops.gradients import DENSE, apply_to_arrays
 from rowgrad._ops.rule_text import needed, text, texts
 from rowgrad._runtime.dtypes import FLOATS
 from rowgrad.blocks.operators import OPERATORS
@@ -115,7 +117,10 @@ def test_the_rule_is_the_transpose(operator: Operator) -> None:
 
 
 # These are 0 wherever they exist.
-CONSTANT_ALMOST_EVERYWHERE = {("ReluGrad", "features")}
+CONSTANT_ALMOST_EVERYWHERE = {
+    ("ReluGrad", "features"),
+    *((name, pin) for name in ("SegmentMaxGrad", "SegmentMaxGradGrad") for pin in ("data", "output")),
+}
 
 
 @ALL
@@ -141,7 +146,16 @@ def test_functions_have_gradients_of_functions(operator: Operator) -> None:
     called = {node.func.id for rule in all_rules(operator) for node in ast.walk(parse(rule))
               if isinstance(node, ast.Call)} - {"rows"}  # fmt: skip
     assert called
-    assert all(OPERATORS[name].function for name in called)
+    assert all(OPERATORS[name].function or name in DENSE for name in called)
+
+
+@pytest.mark.parametrize(
+    ("name", "module"), [("torch", "rowgrad.torch._autograd"), ("jax", "rowgrad.jax._differentiable")]
+)
+def test_frameworks_have_the_dense_operators_of_rules(name: str, module: str) -> None:
+    framework(name)
+    functions = import_module(module).DENSE
+    assert set(functions) == set(DENSE)
 
 
 def test_compact_gradients() -> None:

@@ -16,9 +16,12 @@ FAMILIES = {
     "sparse_segment_grad": "Gradients of pooled look-ups",
     "weighted_sum": "Weighted look-ups",
     "segment_max": "Largest of a segment",
+    "segments": "Segments of rows",
+    "segments_grad": "Gradients of segments of rows",
     "offsets": "Segments by offsets",
     "fill_empty_rows": "Filling empty rows",
     "sparse_slice": "Slicing sparse tensors",
+    "reorder": "Order and shape of sparse tensors",
     "sparse_dense": "From sparse to dense",
 }
 for _family in FAMILIES:

@@ -24,16 +24,27 @@ from rowgrad._ops.catalogue import OPERATORS, Operator, Rule
 from rowgrad._ops.pins import is_untyped
 from rowgrad._runtime.dtypes import name_of
 
+# The page operators that rules of functions call; a front end that has no pages has functions of its own for these.
+DENSE = ("Div", "Mul", "OnesLike", "Sub")
+
 
 class Namespace:
-    """What rules call `op`: `bind` makes the function that stands for an operator, `rows` counts rows."""
+    """What rules call `op`: `bind` makes the function that stands for an operator, `rows` counts rows.
+
+    `dense` are functions that a framework has itself for the operators of `DENSE`.
+    """
 
     def __init__(
-        self, operators: Mapping[str, Operator], bind: Callable[[Operator], Callable[..., Any]], rows: Any = len
+        self,
+        operators: Mapping[str, Operator],
+        bind: Callable[[Operator], Callable[..., Any]],
+        rows: Any = len,
+        dense: Mapping[str, Callable[..., Any]] | None = None,
     ) -> None:
         self._operators = operators
         self._bind = bind
         self.rows = rows
+        self.__dict__.update(dense or {})
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in self._operators:

@@ -42,6 +42,20 @@ class SegmentMax(NamedTuple):
     chosen: Any
 
 
+class OrderedEntries(NamedTuple):
+    """The entries of a sparse tensor in the order of rows."""
+
+    output_indices: Any
+    output_values: Any
+
+
+class ReshapedEntries(NamedTuple):
+    """The indices of the entries of a sparse tensor in another shape, and that shape."""
+
+    output_indices: Any
+    output_shape: Any
+
+
 class SparseTensor(NamedTuple):
     """A sparse tensor cut out of another one."""
 

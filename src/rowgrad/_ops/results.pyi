@@ -40,6 +40,18 @@ class SegmentMax(NamedTuple, Generic[A]):
     output: A
     chosen: A
 
+class OrderedEntries(NamedTuple, Generic[A]):
+    """The entries of a sparse tensor in the order of rows."""
+
+    output_indices: A
+    output_values: A
+
+class ReshapedEntries(NamedTuple, Generic[A]):
+    """The indices of the entries of a sparse tensor in another shape, and that shape."""
+
+    output_indices: A
+    output_shape: A
+
 class SparseTensor(NamedTuple, Generic[A]):
     """A sparse tensor cut out of another one."""
 

@@ -7,15 +7,17 @@ import numpy as np
 
 from rowgrad._ops import checks
 from rowgrad._ops.broadcasting import ask, fresh, listed, of_rank, sizes
-from rowgrad._ops.catalogue import Attribute, Example, Operator, declare
+from rowgrad._ops.catalogue import OPERATORS, Attribute, Example, Operator, declare
 from rowgrad._ops.pins import Pin
 from rowgrad._ops.shapes import Shape, Size, same_size
+from rowgrad._ops.weighted_sum import Entries
+from rowgrad._ops.weighted_sum import _sum as weighted_sum
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import COMPLEX, FLOATS, IDS, PLAIN, Array
 from rowgrad._runtime.memory import allocate, check_room
-from rowgrad.errors import InvalidArgumentError
+from rowgrad.errors import InvalidArgumentError, RowgradError
 
-BLOCK = 1 << 18  # elements of the products that are made and summed together: few enough to stay in the cache
+BLOCK = 1 << 18  # elements of products that are made and summed together: few enough to stay in the cache
 
 # SparseToDense
 
@@ -156,39 +158,43 @@ def _multiply(a_indices: Array, a_values: Array, a_shape: Array, b: Array, *, ad
               adjoint_b: bool = False) -> Array:  # fmt: skip
     inputs = {"a_indices": a_indices, "a_values": a_values, "a_shape": a_shape, "b": b}
     shape = ask(_product_shape, inputs, adjoint_a=adjoint_a, adjoint_b=adjoint_b)
-    _check_bounds("a_indices", a_indices, tuple(a_shape.tolist()), "a_shape")
-    rows, columns = a_indices[:, int(adjoint_a)], a_indices[:, int(not adjoint_a)]
+    is_float = dtypes.name_of(b.dtype) in FLOATS and b.size > 0
+    if not is_float or not a_values.size:
+        _check_bounds("a_indices", a_indices, tuple(a_shape.tolist()), "a_shape")
+    rows, columns = (np.ascontiguousarray(a_indices[:, axis]) for axis in (int(adjoint_a), int(not adjoint_a)))
     if adjoint_a:
         a_values = a_values.conj()
     if adjoint_b:
         check_room(b.nbytes, "b")
         b = np.ascontiguousarray(b.T.conj())
-    sums = dtypes.summing(b.dtype).sums if b.dtype.kind != "c" else b.dtype
-    product = allocate(shape, sums, argument="a_shape", zero=True)
-    if product.size and rows.size:
-        with np.errstate(all="ignore"):
-            _add_products(product, rows, columns, a_values, b)
-    if sums == b.dtype:
-        return product
-    rounded = allocate(shape, b.dtype, argument="a_shape")
-    with np.errstate(all="ignore"):
-        np.copyto(rounded, product, casting="unsafe")
-    return rounded
+    if is_float:
 
+        def bad(_: int) -> RowgradError:
+            _check_bounds("a_indices", a_indices, tuple(a_shape.tolist()), "a_shape")
+            return checks.changed("a_indices")
 
-def _add_products(product: Array, rows: Array, columns: Array, weights: Array, b: Array) -> None:
-    """Add weights[i] · b[columns[i]] to product[rows[i]], for all i: sort by row, then sum block by block."""
-    if not (rows[1:] >= rows[:-1]).all():
-        order = np.argsort(rows, kind="stable")
-        rows, columns, weights = rows[order], columns[order], weights[order]
-    step = max(1, BLOCK // b.shape[1])
-    for start in range(0, rows.size, step):
+        entries = Entries(rows, columns, a_values, shape[0], "a_shape", bad)
+        return weighted_sum(b, entries, compact=False)  # type: ignore[no-any-return]
+    product = allocate(shape, b.dtype, argument="a_shape", zero=True)
+    # As many columns at a time as fit into the cache; each sum is made in the order of the entries.
+    step = max(1, BLOCK // max(rows.size, 1))
+    for start in range(0, shape[1] if rows.size else 0, step):
         window = slice(start, start + step)
-        terms = b[columns[window]].astype(product.dtype, copy=False)
-        terms *= weights[window].astype(product.dtype, copy=False)[:, None]
-        here = rows[window]
-        firsts = np.flatnonzero(np.concatenate([[True], here[1:] != here[:-1]]))
-        product[here[firsts]] += np.add.reduceat(terms, firsts, axis=0)
+        product[:, window] = OPERATORS["UnsortedSegmentSum"].compute(
+            _products(a_values[:, None], b[columns, window]), rows, shape[0]
+        )
+    return product
+
+
+def _products(left: Array, right: Array) -> Array:
+    """Elementwise products; of complex numbers by the plain formula, without NumPy's fused operations."""
+    with np.errstate(all="ignore"):
+        if right.dtype.kind != "c":
+            return left * right
+        found = np.empty(np.broadcast_shapes(left.shape, right.shape), right.dtype)
+        found.real = left.real * right.real - left.imag * right.imag
+        found.imag = left.real * right.imag + left.imag * right.real
+    return found
 
 
 # Declarations
@@ -311,5 +317,6 @@ declare(Operator(
     compute=_multiply,
     shape_rule=_product_shape,
     gradient={"a_values": _to_entries, "b": _to_b},
-    notes="Half and bfloat16 are summed in float32 and rounded once. The gradient is for real types.",
+    notes="Each sum is made in the order of the entries. Half and bfloat16 are summed in float32 and rounded once. The "
+    "gradient is for real types.",
 ))  # fmt: skip

@@ -64,7 +64,9 @@ def _applied(operator: Operator) -> Callable[..., Any]:
     return lambda *values, **attributes: apply(operator, values, attributes)
 
 
-OP = Namespace(OPERATORS, _applied, lambda array: array.shape[0])
+# The dense operators that rules call, which JAX differentiates itself.
+DENSE = {"Mul": jnp.multiply, "Div": jnp.divide, "Sub": jnp.subtract, "OnesLike": jnp.ones_like}
+OP = Namespace(OPERATORS, _applied, lambda array: array.shape[0], DENSE)
 
 
 @lru_cache(maxsize=4096)

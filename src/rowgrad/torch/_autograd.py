@@ -42,7 +42,9 @@ def _applied(operator: Operator) -> Callable[..., Any]:
     return apply
 
 
-OP = Namespace({operator.name: operator for operator in supported()}, _applied, _rows)
+# The dense operators that rules call, which PyTorch differentiates itself.
+DENSE = {"Mul": torch.mul, "Div": torch.div, "Sub": torch.sub, "OnesLike": torch.ones_like}
+OP = Namespace({operator.name: operator for operator in supported()}, _applied, _rows, DENSE)
 
 
 class Gradient:
