@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 Args = dict[str, Any]
 FUNCTIONS = by_function()
 # The size of what these give depends on values, and nothing pads it.
-AT_ONCE = {"sparse_fill_empty_rows", "ragged_fill_empty_rows", "sparse_slice"}
+AT_ONCE = {"sparse_fill_empty_rows", "ragged_fill_empty_rows", "segment_mean", "sparse_slice"}
 PATHS = ["kernels", "portable"]
 # What JAX raises for an error in a callback depends on which of its ways into a program it took.
 STOPPED = (jax.errors.JaxRuntimeError, ValueError)

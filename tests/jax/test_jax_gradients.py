@@ -10,6 +10,7 @@ import rowgrad
 from optional import framework
 from rowgrad._ops import OPERATORS, Operator
 from rowgrad._ops.gradients import backward
+from rowgrad.blocks.operators import OPERATORS as BLOCKS
 
 check_grads = framework("jax.test_util").check_grads
 EACH = pytest.mark.parametrize("operator", DIFFERENTIABLE, ids=[operator.name for operator in DIFFERENTIABLE])
@@ -51,7 +52,7 @@ def test_gradients_are_those_of_numpy(operator: Operator) -> None:
         flowing = [random.standard_normal(result.shape) for result in results]
         found = pull([jax.device_put(part) for part in flowing])
     floats = [pin.name for pin in operator.outputs if not set(operator.dtypes_of(pin)) <= {"int32", "int64", "bool"}]
-    expected = backward(operator, args, dict(zip(floats, flowing, strict=True)))
+    expected = backward(operator, args, dict(zip(floats, flowing, strict=True)), operators=BLOCKS)
     for name, gradient in zip(operator.gradient, found, strict=True):
         assert np.array_equal(np.asarray(gradient), expected[name]), name
 
