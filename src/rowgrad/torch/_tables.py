@@ -74,6 +74,8 @@ class _StepGroup(NamedTuple):
 
     tables: Array
     address: int
+    features: Array  # of all tables
+    features_at: int
     members: list[int]
     lanes: Array
     wide: Array | None
@@ -333,8 +335,11 @@ class Tables:
             described = np.array(tables, np.int64)
             most = max(weights[member].shape[0] for member in numbers)
             span = -(-widest // lanes_count) * lanes_count
-            found.append(_StepGroup(described, described.ctypes.data, numbers, lanes, self._stored if wide else None,
-                                    self._stored if scaled else None, most, span))  # fmt: skip
+            tokens = self._stored if wide else None, self._stored if scaled else None
+            found.append(
+                _StepGroup(described, described.ctypes.data, self._described, self._address, numbers, lanes, *tokens,
+                           most, span)
+            )  # fmt: skip
         return found
 
     def _prepare(
@@ -380,7 +385,7 @@ class Tables:
         block, start = scratch
         status = kernels.tables_grad.step(
             run, threads, len(group.members), parts, IDS[values.dtype], group.lanes, group.wide, scaled, weighted,
-            self._stored, token, group.address, self._address, numbers, values.data_ptr(), size, offsets.data_ptr(),
+            self._stored, token, group.address, group.features_at, numbers, values.data_ptr(), size, offsets.data_ptr(),
             is_open, bags, per, weights_at, grad.data_ptr(), self.columns, start + lists, start + lists + words, start,
             start + lists + words + factors, spread, sums, others_at, maps[1], map_size,
         )  # fmt: skip
