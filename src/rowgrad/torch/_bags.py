@@ -134,8 +134,10 @@ def is_plain(tensor: Tensor) -> bool:
     return (
         type(tensor) in PLAIN
         and tensor.is_cpu
+        and not tensor.is_nested
         and not torch.compiler.is_compiling()
         and not torch._C._are_functorch_transforms_active()
+        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # one may outlive its transform
         and not is_portable()
     )
 

@@ -50,18 +50,13 @@ def look_up(
     if not any(trained):
         return _pooled(tables, batch)
     if update is not None:
-        return _Fused.apply(_anchor(), tables, batch, update, values, offsets, weights) if all(trained) else None
+        return _Fused.apply(tables, batch, update, values, offsets, weights, *parameters) if all(trained) else None
     if not sparse:
         return None
     for weight in parameters:
         if weight.is_leaf and weight.requires_grad:
             keep_coalesced(weight)
     return _Sparse.apply(tables, batch, values, offsets, weights, *parameters)
-
-
-def _anchor() -> Tensor:
-    """A tensor without elements whose gradient is asked for, so that there is a backward pass at all."""
-    return torch.empty(0, requires_grad=True)
 
 
 def _pooled(tables: Tables, batch: Batch) -> Tensor:
@@ -75,17 +70,17 @@ class _Fused(torch.autograd.Function):
     """Pooling whose backward pass changes the tables."""
 
     @staticmethod
-    def forward(ctx: Any, anchor: Tensor, tables: Tables, batch: Batch, update: Callable[[Batch, Tensor], None],
-                *saved: Tensor) -> Tensor:  # fmt: skip
-        ctx.save_for_backward(*saved)
-        ctx.batch, ctx.update = batch[3:], update
+    def forward(ctx: Any, tables: Tables, batch: Batch, update: Callable[[Batch, Tensor], None], values: Tensor,
+                offsets: Tensor, weights: Tensor | None, *parameters: Tensor) -> Tensor:  # fmt: skip
+        ctx.save_for_backward(values, offsets, weights)
+        ctx.batch, ctx.update, ctx.inputs = batch[3:], update, 6 + len(parameters)
         return _pooled(tables, batch)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         refuse_second_order()
         ctx.update(Batch(*ctx.saved_tensors, *ctx.batch), grad if grad.is_contiguous() else grad.contiguous())
-        return None, None, None, None, None, None, None
+        return (None,) * ctx.inputs
 
 
 class _Sparse(torch.autograd.Function):
