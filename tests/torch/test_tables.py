@@ -163,7 +163,7 @@ def test_memory_that_changes_during_calls(which):
     thread.start()
     answers = 0
     try:
-        for _ in range(300):
+        for _ in range(100):
             try:
                 bag(ids, offsets).sum().backward()
                 answers += 1
@@ -185,7 +185,8 @@ def test_layers_in_a_forked_child():
     child = os.fork()
     if child == 0:
         try:
-            os._exit(0 if bag(ids, offsets).detach().isfinite().all().item() else 1)
+            pooled = bag(ids, offsets).detach().numpy()  # PyTorch's own operators would wait for its threads
+            os._exit(0 if np.isfinite(pooled).all() else 1)
         finally:
             os._exit(2)
     assert os.waitpid(child, 0)[1] == 0
