@@ -47,7 +47,7 @@ def allocate(shape: int | tuple[int, ...], dtype: Any, *, argument: str | None =
     New memory that has to be zero comes so from the operating system, page by page, as it is touched.
     """
     dtype, shape = np.dtype(dtype), (shape,) if isinstance(shape, int) else shape
-    if prod(shape) * dtype.itemsize < POOLED:
+    if 0 < prod(shape) * dtype.itemsize < POOLED:  # NumPy refuses some shapes without elements too
         return np.zeros(shape, dtype) if zero else np.empty(shape, dtype)
     array, is_zero = _allocate(shape, dtype, argument, zero)
     if zero and not is_zero:
