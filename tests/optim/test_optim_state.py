@@ -20,6 +20,8 @@ EXPECTED = {
     "row-wise adagrad": {"sum": (ROWS,)},
     "adam": {"m": (ROWS, 2, 3), "v": (ROWS, 2, 3), "step": ()},
     "adamw": {"m": (ROWS, 2, 3), "v": (ROWS, 2, 3), "step": ()},
+    "partial row-wise adam": {"m": (ROWS, 2, 3), "v": (ROWS,), "step": ()},
+    "lamb": {"m": (ROWS, 2, 3), "v": (ROWS, 2, 3), "step": ()},
 }
 
 
