@@ -92,7 +92,7 @@ def _sorted(name: str, data: Array, segment_ids: Array, num_segments: Any = None
     argument = "segment_ids" if num_segments is None else "num_segments"
     output = place(out, (rows, *data.shape[1:]), data.dtype, argument=argument, zero=False)
     values = _values(name, data.dtype)
-    empty = values.zero if num_segments is None and name != "Prod" else values.unsorted_start
+    empty = (values.zero if num_segments is None and name != "Prod" else values.unsorted_start).astype(data.dtype)
     if segment_ids.size == 0:
         output.fill(empty[0])
         return output
@@ -109,7 +109,8 @@ def _sorted(name: str, data: Array, segment_ids: Array, num_segments: Any = None
     if wrong < 0 and width:
         flat, results = data.reshape(-1), output.reshape(-1)
         if stored is not data.dtype:
-            flat, results = flat.view(stored), results.view(stored)
+            # Kernels write `empty` as it is, so it comes as results are stored.
+            flat, results, empty = flat.view(stored), results.view(stored), empty.view(stored)
         if packed:
             wrong = workers.run(kernels.segments.reduce_wide, ids, rows, flat, width, packed, packed_kind, kind,
                                 values.sorted_start, empty, lanes, results, bad)  # fmt: skip

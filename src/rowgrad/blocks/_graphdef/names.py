@@ -35,6 +35,9 @@ SAME = (
     "ZerosLike", "OnesLike", "Sub", "Mul", "SquaredDifference", "Cast", "AddN", "Shape", "Size", "Reshape",
     "Transpose", "InvertPermutation", "ExpandDims", "BroadcastTo", "BroadcastGradientArgs", "Slice", "Pad", "Range",
     "GatherNd", "ScatterNd", "Softmax", "LogSoftmax", "MatMul", "SoftmaxCrossEntropyWithLogits", "SparseToDense",
+    "SegmentSum", "SegmentSumV2", "SegmentMean", "SegmentProd", "SegmentProdV2", "SegmentMax", "SegmentMaxV2",
+    "SegmentMin", "SegmentMinV2", "UnsortedSegmentSum", "UnsortedSegmentProd", "UnsortedSegmentMax",
+    "UnsortedSegmentMin", "SparseReorder", "SparseReshape",
     "SparseTensorDenseMatMul", "Assign", "ApplyGradientDescent", "ApplyAdagrad", "ApplyAdam", "SparseApplyAdagrad",
 )  # fmt: skip
 CALLED = {"ReduceSum": "Sum", "ReduceMean": "Mean", "Concat": "ConcatV2", "Gather": "GatherV2", "Add": "AddV2",
