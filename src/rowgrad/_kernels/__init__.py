@@ -12,7 +12,7 @@ from rowgrad._kernels import protect
 MODULES = (
     "clear", "compile", "fill_empty_rows", "formulas", "kinds", "lanes", "offsets", "optim", "order", "raw", "reorder",
     "routing", "segment_max", "segments", "segments_grad", "sharing", "sparse_segment", "sparse_segment_grad",
-    "sparse_slice", "tables", "tables_grad", "team", "weighted_sum",
+    "sparse_slice", "tables", "tables_entries", "tables_grad", "tables_step", "team", "weighted_sum",
 )  # fmt: skip
 
 

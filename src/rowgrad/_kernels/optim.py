@@ -181,7 +181,7 @@ def change_pooled(workers, chunks, ids, size, row_limit, words, shift, values, w
             while last < end and peek(words, last) >> shift == peek(words, last - 1) >> shift:
                 last += 1
             rows = sum_block(lanes, words, begin, last, shift, values, width, factors, factor_shift, factor_mask, True,
-                             base, totals, names, sources)  # fmt: skip
+                             base, totals, width, names, sources)  # fmt: skip
             for place in range(base, base + rows):
                 change_row(lanes, rule, numbers, table, peek(names, place), totals, place, width, first, second)
             begin = last

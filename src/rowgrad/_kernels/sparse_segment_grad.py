@@ -58,8 +58,8 @@ def _source_ahead(sources, partner):
 
 
 @inline
-def _sum_rows(lanes, words, first, last, shift, values, width, column, factors, factor_shift, factor_mask, compact,
-              ordinal, output, sources):  # fmt: skip
+def _sum_rows(lanes, words, first, last, shift, values, step, column, factors, factor_shift, factor_mask, compact,
+              ordinal, output, width, sources):  # fmt: skip
     """Sum row by row: each result is written once, when its row is done."""
     mask = (np.int64(1) << shift) - 1
     while first < last:
@@ -70,16 +70,16 @@ def _sum_rows(lanes, words, first, last, shift, values, width, column, factors, 
             weight = fill(lanes, peek(factors, (word >> factor_shift) & factor_mask))
             if sources is not None:  # they lead anywhere in a large table, where partners are mostly neighbours
                 ahead = peek(words, min(first + AHEAD, last - 1)) & mask
-                prefetch(values, _source_ahead(sources, ahead) * width + column)
-            total = total + load(lanes, values, _source(sources, word & mask) * width + column) * weight
+                prefetch(values, _source_ahead(sources, ahead) * step + column)
+            total = total + load(lanes, values, _source(sources, word & mask) * step + column) * weight
             first += 1
         store(output, (ordinal if compact else row) * width + column, total)
         ordinal += 1
 
 
 @inline
-def _sum_stream(lanes, words, first, last, shift, values, width, column, factors, factor_shift, factor_mask, compact,
-                ordinal, output, sources):  # fmt: skip
+def _sum_stream(lanes, words, first, last, shift, values, step, column, factors, factor_shift, factor_mask, compact,
+                ordinal, output, width, sources):  # fmt: skip
     """Sum as one stream: each partial sum is written, and the last one stays.
 
     Where rows have one or two entries, their ends cannot be predicted, and a branch costs more than a store.
@@ -93,17 +93,20 @@ def _sum_stream(lanes, words, first, last, shift, values, width, column, factors
         row = word >> shift
         ordinal += row != before
         weight = fill(lanes, peek(factors, (word >> factor_shift) & factor_mask))
-        prefetch(values, _source_ahead(sources, peek(words, min(i + AHEAD, last - 1)) & mask) * width + column)
+        prefetch(values, _source_ahead(sources, peek(words, min(i + AHEAD, last - 1)) & mask) * step + column)
         source = _source(sources, word & mask)
-        total = keep_if(row == before, total) + load(lanes, values, source * width + column) * weight
+        total = keep_if(row == before, total) + load(lanes, values, source * step + column) * weight
         store(output, (ordinal if compact else row) * width + column, total)
         before = row
 
 
 @inline
-def sum_block(lanes, words, first, last, shift, values, width, factors, factor_shift, factor_mask, compact, ordinal,
-              output, unique, sources=None):  # fmt: skip
-    """Sum the entries from `first` to `last`, whole rows; returns how many rows these are."""
+def sum_block(lanes, words, first, last, shift, values, step, factors, factor_shift, factor_mask, compact, ordinal,
+              output, width, unique, sources=None):  # fmt: skip
+    """Sum the entries from `first` to `last`, whole rows; returns how many rows these are.
+
+    From one partner to the next it is `step` elements of the values, mostly the width.
+    """
     rows = 0
     before = np.int64(-1)
     for i in range(first, last):
@@ -115,11 +118,11 @@ def sum_block(lanes, words, first, last, shift, values, width, factors, factor_s
     for column in range(0, width, count(lanes)):
         here = block_start(lanes, column, width)
         if last - first >= LONG_ROWS * rows:
-            _sum_rows(lanes, words, first, last, shift, values, width, here, factors, factor_shift, factor_mask,
-                      compact, ordinal, output, sources)  # fmt: skip
+            _sum_rows(lanes, words, first, last, shift, values, step, here, factors, factor_shift, factor_mask,
+                      compact, ordinal, output, width, sources)  # fmt: skip
         else:
-            _sum_stream(lanes, words, first, last, shift, values, width, here, factors, factor_shift, factor_mask,
-                        compact, ordinal, output, sources)  # fmt: skip
+            _sum_stream(lanes, words, first, last, shift, values, step, here, factors, factor_shift, factor_mask,
+                        compact, ordinal, output, width, sources)  # fmt: skip
     return rows
 
 
@@ -143,7 +146,7 @@ def sum_rows(workers, chunks, words, shift, row_starts, values, width, factors, 
             while last < size and peek(words, last) >> shift == peek(words, last - 1) >> shift:
                 last += 1
             ordinal += sum_block(lanes, words, first, last, shift, values, width, factors, factor_shift, factor_mask,
-                                 compact, ordinal, output, unique, sources)  # fmt: skip
+                                 compact, ordinal, output, width, unique, sources)  # fmt: skip
             first = last
     leave(workers, seen)
 
@@ -216,30 +219,54 @@ def add_rows(rows, partners, row_limit, partner_limit, kind, by_row, values, wid
     return np.int64(-1)
 
 
-DIGIT_BITS = 6
-DIGITS = 1 << DIGIT_BITS
+MOST_DIGIT_BITS = 11
+MOST_DIGITS = 1 << MOST_DIGIT_BITS
+SMALL_DIGIT_BITS = 6  # where counting more digits would take longer than another pass over the words
+
+
+@inline
+def passes_for(row_limit, most_bits):
+    """How many passes `sort_by_row` makes; after an odd number, words are in its `target`."""
+    passes = np.int64(0)
+    while (row_limit - 1) >> (passes * most_bits) > 0:
+        passes += 1
+    return passes
+
+
+@inline
+def sort_by_row(source, target, histogram, size, shift, row_limit, most_bits):
+    """Sort the first `size` words of `source` by row, stable, in as few passes as digits of `most_bits` allow.
+
+    Returns the one of the two arrays that holds them then. `histogram` has an element for each digit.
+    """
+    row_bits, passes = passes_for(row_limit, 1), passes_for(row_limit, most_bits)
+    for number in range(passes):
+        low, high = number * row_bits // passes, (number + 1) * row_bits // passes
+        low, mask = low + shift, (np.int64(1) << (high - low)) - 1
+        for digit in range(mask + 1):
+            poke(histogram, digit, 0)
+        for i in range(size):
+            digit = (peek(source, i) >> low) & mask
+            poke(histogram, digit, peek(histogram, digit) + 1)
+        position = np.int64(0)
+        for digit in range(mask + 1):
+            here = peek(histogram, digit)
+            poke(histogram, digit, position)
+            position += here
+        for i in range(size):
+            word = peek(source, i)
+            digit = (word >> low) & mask
+            place = peek(histogram, digit)
+            poke(target, place, word)
+            poke(histogram, digit, place + 1)
+        source, target = target, source
+    return source
 
 
 @inline
 def sort_small(source, target, histogram, size, shift, row_limit):
-    """Sort the first `size` words of `source` by row, stable; returns the one of the two that holds them then."""
-    low = shift
-    while (row_limit - 1) >> (low - shift) > 0:
-        histogram[:DIGITS] = 0
-        for i in range(size):
-            histogram[(source[i] >> low) & (DIGITS - 1)] += 1
-        position = 0
-        for digit in range(DIGITS):
-            here = histogram[digit]
-            histogram[digit] = position
-            position += here
-        for i in range(size):
-            digit = (source[i] >> low) & (DIGITS - 1)
-            target[histogram[digit]] = source[i]
-            histogram[digit] += 1
-        source, target = target, source
-        low += DIGIT_BITS
-    return source
+    """The same for a few hundred words, with digits of six bits."""
+    return sort_by_row(source, target, histogram, size, shift, row_limit, SMALL_DIGIT_BITS)
 
 
 @kernel
@@ -275,4 +302,4 @@ def sum_small(rows, partners, row_limit, partner_limit, kind, by_row, values, wi
     factor_shift = shift if by_row else np.int64(0)
     factor_mask = np.int64(0) if kind == SUM else (np.int64(-1) if by_row else mask)
     return sum_block(zeros(lanes_for), source, 0, size, shift, values, width, factors, factor_shift, factor_mask,
-                     compact, 0, output, unique)  # fmt: skip
+                     compact, 0, output, width, unique)  # fmt: skip

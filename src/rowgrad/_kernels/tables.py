@@ -1,7 +1,7 @@
 """Pooled look-ups in many tables by one call, on plain addresses.
 
 A model has dozens of tables, and a call for each costs more than its work. A feature is a list of bags of ids for one
-table; a row of `FIELDS` numbers describes it. Features whose tables have one type and one vector width are pooled by
+table; a `Feature` describes it. Features whose tables have one type and one vector width are pooled by
 one kernel. Offsets are those of all features: feature f has the bags from f · bags on.
 
 The additions are made in the order of `sparse_segment.pool`, so the results are the same to the bit.
@@ -10,14 +10,13 @@ The additions are made in the order of `sparse_segment.pool`, so the results are
 import numpy as np
 
 from rowgrad._kernels.compile import inline, kernel
+from rowgrad._kernels.described import AHEAD, COLUMN, FEATURE_FIELDS, KIND, NUMBER, ROWS, TABLE, WIDTH
 from rowgrad._kernels.lanes import block_start, count, fill, store, store_nontemporal, zeros
 from rowgrad._kernels.raw import peek
 from rowgrad._kernels.sharing import atomic_add, share
 from rowgrad._kernels.sparse_segment import row_of, scale_segment, sum_segment
 from rowgrad._kernels.team import COUNTERS, LATE, at, at_if, has_waited, leave_team, on_team, room
 
-FIELDS = 8
-TABLE, ROWS, WIDTH, COLUMN, KIND, AHEAD, NUMBER = range(7)
 WORDS = np.empty(0, np.int64)
 WRONG = COUNTERS - 1  # the counter of parts that have a bad id or offset
 BAGS = 64  # are pooled before it is looked at how long the next ones are
@@ -123,7 +122,7 @@ def _pool_share(counters, chunks, tiles, like, lanes_for, scaled, weights_like, 
     for chunk in share((shared, shared), 0, chunks):
         number = chunk // tiles
         tile = chunk - number * tiles
-        feature = at(WORDS, features + 8 * FIELDS * number)
+        feature = at(WORDS, features + 8 * FEATURE_FIELDS * number)
         base = peek(feature, NUMBER) * bags
         begin, stop, wrong = base + tile * bags // tiles, base + (tile + 1) * bags // tiles, False
         while begin < stop:

@@ -64,7 +64,7 @@ def sum_small(rows, sources, row_limit, source_limit, weights, values, width, co
         work[i] = row << shift | i
     words = sort_small(work[:SMALL], work[SMALL : 2 * SMALL], work[3 * SMALL :], size, shift, row_limit)
     return sum_block(zeros(lanes_for), words, 0, size, shift, values, width, weights, np.int64(0), mask, compact, 0,
-                     output, unique, (sources, source_limit))  # fmt: skip
+                     output, width, unique, (sources, source_limit))  # fmt: skip
 
 
 @inline

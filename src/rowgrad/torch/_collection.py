@@ -28,7 +28,8 @@ from rowgrad.torch._keyed import KeyedTensor, keyed
 from rowgrad.torch._lookup import Bad, look_up
 from rowgrad.torch._passes import Held, Pass, change
 from rowgrad.torch._pooling import Way, factors_of, pool
-from rowgrad.torch._tables import Batch, Tables
+from rowgrad.torch._tables import Batch
+from rowgrad.torch._trained_tables import TrainedTables
 
 
 class EmbeddingBagCollection(nn.Module):
@@ -86,7 +87,7 @@ class EmbeddingBagCollection(nn.Module):
         self.fused_optimizer = fused_optimizer
         self.sparse = sparse
         self._optimizer: FusedOptimizer | None = None
-        self._tables: Tables | None = None
+        self._tables: TrainedTables | None = None
         self._places: dict[tuple[str, ...], tuple[int, ...]] = {}
         self._held: Held | None = None  # within `accumulate`: what is not in the tables yet
         self.embedding_bags = nn.ModuleDict()
@@ -259,7 +260,7 @@ class EmbeddingBagCollection(nn.Module):
         """All tables by one kernel; None for what only operators take, and for what is wrong, which they tell."""
         layers = list(self.embedding_bags._modules.values())
         if self._tables is None or self._tables.layers != layers:
-            self._tables = Tables(layers, [table.num_features() for table in self._configs])
+            self._tables = TrainedTables(layers, [table.num_features() for table in self._configs])
             fused_layers = [layer for layer in layers if getattr(layer, "fused_optimizer", None) is not None]
             self._is_fused = len(fused_layers) == len(layers)
             self._is_mixed = bool(fused_layers) and not self._is_fused

@@ -26,7 +26,8 @@ from rowgrad.torch._fused_optimizer import FusedOptimizer
 from rowgrad.torch._lookup import Bad, look_up
 from rowgrad.torch._pooling import Way, factors_of, pool
 from rowgrad.torch._settings import fitting, one_combiner, padding, size
-from rowgrad.torch._tables import Batch, Tables
+from rowgrad.torch._tables import Batch
+from rowgrad.torch._trained_tables import TrainedTables
 
 
 class EmbeddingBag(nn.EmbeddingBag):
@@ -128,7 +129,7 @@ class EmbeddingBag(nn.EmbeddingBag):
             dtype=dtype,
         )
         self._table: Table | None = None
-        self._tables: Tables | None = None
+        self._tables: TrainedTables | None = None
         self._held: list[fused.Pass] | None = None  # within `accumulate`: what is not in the table yet
         self._optimizer: FusedOptimizer | None = None
         self.fused_optimizer = fused_optimizer
@@ -339,7 +340,7 @@ class EmbeddingBag(nn.EmbeddingBag):
         if _wrapping.is_wrapped(self) and (self.sparse or is_fused):
             _wrapping.check(self, sparse=self.sparse, fused=is_fused)
         if self._tables is None:
-            self._tables = Tables([self], [1])
+            self._tables = TrainedTables([self], [1])
         try:
             return look_up(
                 self._tables, Batch(*found), sparse=self.sparse, update=self._update_bags if is_fused else None

@@ -13,7 +13,8 @@ from torch import Tensor
 from rowgrad._ops import checks
 from rowgrad.torch._bags import PLAIN
 from rowgrad.torch._pooling import compact_gradient, keep_coalesced, keep_rows, refuse_second_order
-from rowgrad.torch._tables import Batch, Tables
+from rowgrad.torch._tables import Batch
+from rowgrad.torch._trained_tables import TrainedTables
 
 WEIGHTS = (torch.float32, torch.float64)
 
@@ -23,7 +24,7 @@ class Bad(Exception):
 
 
 def look_up(
-    tables: Tables,
+    tables: TrainedTables,
     batch: Batch,
     *,
     sparse: bool,
@@ -59,7 +60,7 @@ def look_up(
     return _Sparse.apply(tables, batch, values, offsets, weights, *parameters)
 
 
-def _pooled(tables: Tables, batch: Batch) -> Tensor:
+def _pooled(tables: TrainedTables, batch: Batch) -> Tensor:
     output = tables.pool(batch)
     if output is None:
         raise Bad
@@ -70,7 +71,7 @@ class _Fused(torch.autograd.Function):
     """Pooling whose backward pass changes the tables."""
 
     @staticmethod
-    def forward(ctx: Any, tables: Tables, batch: Batch, update: Callable[[Batch, Tensor], None], values: Tensor,
+    def forward(ctx: Any, tables: TrainedTables, batch: Batch, update: Callable[[Batch, Tensor], None], values: Tensor,
                 offsets: Tensor, weights: Tensor | None, *parameters: Tensor) -> Tensor:  # fmt: skip
         ctx.save_for_backward(values, offsets, weights)
         ctx.batch, ctx.update, ctx.inputs = batch[3:], update, 6 + len(parameters)
@@ -87,7 +88,7 @@ class _Sparse(torch.autograd.Function):
     """Pooling whose gradients are sparse tensors, coalesced as they are."""
 
     @staticmethod
-    def forward(ctx: Any, tables: Tables, batch: Batch, values: Tensor, offsets: Tensor, weights: Tensor | None,
+    def forward(ctx: Any, tables: TrainedTables, batch: Batch, values: Tensor, offsets: Tensor, weights: Tensor | None,
                 *parameters: Tensor) -> Tensor:  # fmt: skip
         ctx.save_for_backward(values, offsets, weights)
         ctx.batch, ctx.tables, ctx.parameters = batch[3:], tables, parameters
@@ -110,7 +111,7 @@ class _Sparse(torch.autograd.Function):
         return None, None, None, None, None, *sparse
 
 
-def _by_operators(tables: Tables, batch: Batch, grad: Tensor) -> list[tuple[Tensor, Tensor]]:
+def _by_operators(tables: TrainedTables, batch: Batch, grad: Tensor) -> list[tuple[Tensor, Tensor]]:
     """The compact gradients of all tables, by operators that have gradients themselves."""
     found = []
     for mode, weight, (part, ids, segment_ids, weights) in zip(
