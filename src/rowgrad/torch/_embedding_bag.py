@@ -465,7 +465,8 @@ class EmbeddingBag(nn.EmbeddingBag):
         if found is not None:
             self._make_step(one._replace(grad=found))
 
-    def _make_step(self, one: fused.Pass) -> None:
+    def _make_step(self, one: fused.Pass, optimizer: Optimizer | None = None) -> None:
+        """Change the table by what a pass has; by another optimizer than the layer's own, if one is given."""
         weight, grad = one.weight, one.grad
         plain = self._table is not None or bags.is_plain(weight)
 
@@ -476,8 +477,9 @@ class EmbeddingBag(nn.EmbeddingBag):
         if self._table is not None:
             step, step_pooled = self._table.step, self._table.step_pooled
         else:
-            assert self.optimizer is not None
-            optimizer = self.optimizer.optimizer_for("weight")
+            if optimizer is None:
+                assert self.optimizer is not None
+                optimizer = self.optimizer.optimizer_for("weight")
             table, state = fit(weight.detach()), {name: fit(array) for name, array in self.fused_state.items()}
             step = partial(optimizer.step, table, state=state)
             step_pooled = partial(optimizer.step_pooled, table, state=state)

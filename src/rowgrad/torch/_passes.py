@@ -5,12 +5,9 @@
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from rowgrad.optim import Optimizer
 from rowgrad.torch import _fused as fused
-from rowgrad.torch._bags import array_of, is_plain
 
 
 class Held:
@@ -67,16 +64,4 @@ class Pass:
 
 def change(layer: Any, name: str, one: fused.Pass) -> None:
     """Make the step of one table."""
-    bag = layer.embedding_bags[name]
-    optimizer: Optimizer = layer.optimizer.optimizer_for(name)
-    plain = is_plain(one.weight)
-
-    def fit(tensor: Any) -> Any:
-        return array_of(tensor) if plain and tensor is not None else tensor
-
-    table, state = fit(one.weight.detach()), {key: fit(array) for key, array in bag.fused_state.items()}
-    combiner = "sum" if one.factors is not None else bag.mode
-    optimizer.step_pooled(
-        table, fit(one.grad), fit(one.ids), fit(one.segment_ids), state, combiner=combiner, weights=fit(one.factors)
-    )
-    torch.autograd.graph.increment_version(one.weight)
+    layer.embedding_bags[name]._make_step(one, layer.optimizer.optimizer_for(name))
