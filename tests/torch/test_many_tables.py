@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from rowgrad import optim
-from rowgrad._runtime import memory
+from rowgrad._runtime import memory, team
 from rowgrad.errors import RowgradError
-from rowgrad.torch import EmbeddingBag, EmbeddingBagCollection, EmbeddingBagConfig, _team
+from rowgrad.torch import EmbeddingBag, EmbeddingBagCollection, EmbeddingBagConfig
 from rowgrad.torch._tables import Batch
 from rowgrad.torch._trained_tables import TrainedTables
 
@@ -207,18 +207,18 @@ def test_layers_in_a_forked_child():
 
 
 def test_a_late_team_is_left_alone_for_a_while(monkeypatch):
-    monkeypatch.setattr(_team, "_alone", 0)
-    monkeypatch.setattr(_team, "_next_alone", _team.LEAST_ALONE)
+    monkeypatch.setattr(team, "_alone", 0)
+    monkeypatch.setattr(team, "_next_alone", team.LEAST_ALONE)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        shared = _team.team(_team.GRAIN)
-        _team.was_late()
-        alone = [_team.team(_team.GRAIN) for _ in range(_team.LEAST_ALONE)]
+        shared = team.team(team.GRAIN, 2)
+        team.note(True)
+        alone = [team.team(team.GRAIN, 2) for _ in range(team.LEAST_ALONE)]
         assert set(alone) == {(0, 1)}
-        assert _team.team(_team.GRAIN) == shared
-        _team.was_late()
-        assert _team._alone == 2 * _team.LEAST_ALONE
+        assert team.team(team.GRAIN, 2) == shared
+        team.note(True)
+        assert team._alone == 2 * team.LEAST_ALONE
     finally:
         torch.set_num_threads(before)
-    assert _team.team(_team.GRAIN - 1) == (0, 1)
+    assert team.team(team.GRAIN - 1, 2) == (0, 1)

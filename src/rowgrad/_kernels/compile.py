@@ -44,9 +44,13 @@ _warned: set[str] = set()
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile `function` at its first call for each combination of argument types, and keep the result on disk."""
+    """Compile `function` at its first call for each combination of argument types, and keep the result on disk.
+
+    One whose first argument is `workers` may be run by threads of another library (see `team`).
+    """
     name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
-    dispatcher = KERNELS[name] = numba.njit(nogil=True, error_model="numpy")(function)
+    compiled = _shared(function) if "workers" in function.__code__.co_varnames[:1] else function
+    dispatcher = KERNELS[name] = numba.njit(nogil=True, error_model="numpy")(compiled)
     dispatcher._cache = _KernelCache(name, source_stamp(Path(function.__code__.co_filename)))
     compile_for_args = dispatcher._compile_for_args
 
@@ -61,6 +65,29 @@ def kernel(function: Callable[..., Any]) -> Any:
 
     dispatcher._compile_for_args = load_or_compile
     return dispatcher
+
+
+def _shared(function: Callable[..., Any]) -> Any:
+    """A function with the same arguments that lets the threads of the call run `function`."""
+    from rowgrad._kernels.sharing import note_if_late
+    from rowgrad._kernels.team import run_shared
+
+    code = function.__code__
+    names = ", ".join(code.co_varnames[: code.co_argcount])
+    source = (
+        f"def {function.__name__}({names}):\n"
+        f"    result = run_shared(workers, body, ({names}))\n"
+        f"    note_if_late(workers)\n"
+        f"    return result\n"
+    )
+    found: dict[str, Any] = {
+        "__name__": function.__module__,
+        "body": inline(function),
+        "run_shared": run_shared,
+        "note_if_late": note_if_late,
+    }
+    exec(source, found)
+    return found[function.__name__]
 
 
 def inline(function: Callable[..., Any]) -> Any:

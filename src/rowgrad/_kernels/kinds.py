@@ -9,3 +9,6 @@ DESCENT, MOMENTUM, NESTEROV, ADAGRAD, ROW_WISE_ADAGRAD, ADAM, PARTIAL_ROW_WISE_A
 # The kernel for small calls takes this many entries and segments, and this much room to work in.
 SMALL = 512
 SMALL_WORK = 3 * SMALL + 64
+
+# What kernels over many tables return if all is well, but PyTorch's team let the caller wait.
+LATE = -1

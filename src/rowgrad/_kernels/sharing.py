@@ -29,10 +29,14 @@ from numba.extending import intrinsic, models, register_model
 from rowgrad._kernels.compile import inline, kernel
 
 PHASES = 40
-ARRIVALS = PHASES
 # Claimed and finished counts of a phase lie on cache lines of their own.
 LINE = 8
 STRIDE = 2 * LINE
+ARRIVALS = PHASES * STRIDE  # how many threads have begun
+# If threads of another library run a call: what starts them, how many they are, the clock when the first had nothing
+# left to do, and whether they let the caller wait after that.
+START, THREADS, FINISHED, LATE = range(ARRIVALS + LINE, ARRIVALS + LINE + 4)
+LONG = 1_000_000  # cycles; such a team may take less to come together after the work is done: half a millisecond
 SPINS = 2000  # looks at a counter before another thread may have the core
 
 INT64 = ir.IntType(64)
@@ -49,7 +53,7 @@ def new_workers(wakeups: Counters) -> Workers:
 
 def has_begun(workers: Workers) -> bool:
     """Whether the caller has entered the machine code of its kernel, which begins with `enter`."""
-    return bool(workers[0][ARRIVALS * STRIDE])
+    return bool(workers[0][ARRIVALS])
 
 
 def new_wakeups() -> Counters:
@@ -164,11 +168,23 @@ def atomic_load(typingctx: Any, array: Any, position: Any) -> Any:
     return array.dtype(array, types.intp), codegen
 
 
+@intrinsic
+def clock(typingctx: Any) -> Any:
+    """The cycle counter."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.call(
+            builder.module.declare_intrinsic("llvm.readcyclecounter", (), ir.FunctionType(INT64, [])), []
+        )
+
+    return types.int64(), codegen
+
+
 @inline
 def enter(workers):
     """Begin a kernel. The first to come, the caller, raises the wake-up counter; helpers get to know how high it is."""
     counters, wakeups = workers
-    if atomic_add(counters, ARRIVALS * STRIDE, 1) == 0:
+    if atomic_add(counters, ARRIVALS, 1) == 0:
         atomic_add(wakeups, 0, 1)
         return np.int64(-1)
     return atomic_load(wakeups, 0)
@@ -177,8 +193,29 @@ def enter(workers):
 @inline
 def leave(workers, seen):
     """End a kernel; helpers watch a moment for the next one, in which the GIL will be free."""
-    if seen >= 0:
+    counters = workers[0]
+    if counters[START] != 0:
+        if atomic_load(counters, FINISHED) == 0:
+            atomic_add(counters, FINISHED, clock())
+    elif seen >= 0:
         _watch(workers[1], seen)
+
+
+@inline
+def note_if_late(workers):
+    """Note whether another library's threads took long to come together, as they do where cores are busy.
+
+    If two threads noted the end at the same time, the sum of both lies in the future, and says no.
+    """
+    counters = workers[0]
+    if counters[START] != 0:
+        counters[LATE] = waits_since(counters[FINISHED])
+
+
+@inline
+def waits_since(finished):
+    """Whether work was finished long ago."""
+    return finished != 0 and clock() - finished > LONG
 
 
 @inline

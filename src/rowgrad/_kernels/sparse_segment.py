@@ -92,8 +92,11 @@ def _pool_columns(lanes, scaled, indices, first, last, data_rows, data, width, h
 
 @kernel
 def pool(workers, chunks, indices, ids, rows, data_rows, data, width, kind, lanes_for, wide, scaled, output,
-         nontemporal, clear, ahead, bad):  # fmt: skip
-    """Pool into `output`; returns -1, or a position before the first bad entry, in which case nothing is written.
+         nontemporal, clear, ahead, check_first, bad):  # fmt: skip
+    """Pool into `output`; returns -1, or a position before the first bad entry.
+
+    If `check_first`, nothing is written then. It takes a little longer: entries are read twice, and threads wait for
+    each other in between.
 
     `lanes_for` tells how wide vectors are (see `lanes`); `wide` is None if one vector holds a row, and `scaled` is None
     for sums. `bad` has room for a position per chunk. Rows without a segment are zeroed if `clear`. If `nontemporal`,
@@ -103,16 +106,21 @@ def pool(workers, chunks, indices, ids, rows, data_rows, data, width, kind, lane
     seen = enter(workers)
     size = indices.size
     lanes = zeros(lanes_for)
-    for chunk in share(workers, 0, chunks):
-        first, last = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
-        bad[chunk] = first if _any_wrong(indices, ids, first, last, rows, data_rows) else -1
-    wrong = lowest(bad, chunks)
-    if wrong >= 0:
-        leave(workers, seen)
-        return wrong
+    if check_first:
+        for chunk in share(workers, 0, chunks):
+            first, last = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
+            bad[chunk] = first if _any_wrong(indices, ids, first, last, rows, data_rows) else -1
+        wrong = lowest(bad, chunks)
+        if wrong >= 0:
+            leave(workers, seen)
+            return wrong
 
     for chunk in share(workers, 1, chunks):
         first, stop = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
+        if not check_first:
+            bad[chunk] = first if _any_wrong(indices, ids, first, stop, rows, data_rows) else -1
+            if bad[chunk] >= 0:
+                continue
         while 0 < first < stop and peek(ids, first) == peek(ids, first - 1):
             first += 1  # this segment began in an earlier chunk, and is pooled there
         before = peek_bounded(ids, first - 1, rows) if first > 0 else np.int64(-1)
@@ -136,4 +144,4 @@ def pool(workers, chunks, indices, ids, rows, data_rows, data, width, kind, lane
         if clear and stop == size and before + 1 < rows:
             output[(before + 1) * width : rows * width] = 0
     leave(workers, seen)
-    return np.int64(-1)
+    return lowest(bad, chunks)

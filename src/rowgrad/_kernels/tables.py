@@ -11,11 +11,12 @@ import numpy as np
 
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.described import AHEAD, COLUMN, FEATURE_FIELDS, KIND, NUMBER, ROWS, TABLE, WIDTH
+from rowgrad._kernels.kinds import LATE
 from rowgrad._kernels.lanes import block_start, count, fill, store, store_nontemporal, zeros
 from rowgrad._kernels.raw import peek
 from rowgrad._kernels.sharing import atomic_add, share
 from rowgrad._kernels.sparse_segment import row_of, scale_segment, sum_segment
-from rowgrad._kernels.team import COUNTERS, LATE, at, at_if, has_waited, leave_team, on_team, room
+from rowgrad._kernels.team import COUNTERS, at, at_if, has_waited, leave_team, on_team, room
 
 WORDS = np.empty(0, np.int64)
 WRONG = COUNTERS - 1  # the counter of parts that have a bad id or offset

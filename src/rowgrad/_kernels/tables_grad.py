@@ -8,6 +8,7 @@ import numpy as np
 
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.described import FIRST, ROWS, SECOND, SIZE, START, UNIQUE, WIDTH
+from rowgrad._kernels.kinds import LATE
 from rowgrad._kernels.lanes import zeros
 from rowgrad._kernels.raw import peek, poke
 from rowgrad._kernels.sharing import atomic_add, share
@@ -22,7 +23,7 @@ from rowgrad._kernels.sparse_segment_grad import (
 )  # fmt: skip
 from rowgrad._kernels.tables import WORDS, WRONG
 from rowgrad._kernels.tables_entries import PLACE_BITS, PLACES, item_at, list_items, pack, table_at
-from rowgrad._kernels.team import COUNTERS, LATE, at, at_if, has_waited, leave_team, on_team, room
+from rowgrad._kernels.team import COUNTERS, at, at_if, has_waited, leave_team, on_team, room
 
 FEW = 1024  # entries, which are sorted by small digits
 

@@ -13,12 +13,13 @@ import numpy as np
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.described import FIRST, ROWS, SECOND, SIZE, START, STEPS, TABLE, WIDTH
 from rowgrad._kernels.formulas import change_row, fetch_row
+from rowgrad._kernels.kinds import LATE
 from rowgrad._kernels.lanes import block_start, count, fetch, fill, keep_if, load, store, zeros
 from rowgrad._kernels.raw import peek, poke, prefetch
 from rowgrad._kernels.sharing import atomic_add, share
 from rowgrad._kernels.tables import WORDS, WRONG
 from rowgrad._kernels.tables_entries import PLACE_BITS, PLACES, item_at, list_items, pack, table_at
-from rowgrad._kernels.team import COUNTERS, LATE, at, at_if, has_waited, leave_team, on_team, room
+from rowgrad._kernels.team import COUNTERS, at, at_if, has_waited, leave_team, on_team, room
 
 NUMBERS = 11  # of an optimizer's formula
 AHEAD = 12  # entries; what they need from a large table is fetched so long before

@@ -1,10 +1,11 @@
-"""Kernels on plain addresses, run by PyTorch's own threads.
+"""Kernels that PyTorch's own threads run, and kernels on plain addresses.
+
+Between PyTorch's operators its OpenMP threads stay awake for a while, on the cores that helpers of our own would need.
+Where PyTorch is loaded, that team therefore runs kernels (docs/decisions/threads.md has the measurements): `on_team`
+where a kernel asks for it, `run_shared` around every kernel that shares its work by `Workers`.
 
 A layer holds tensors and makes many small calls, so its kernels take addresses as integers: describing a tensor to
 NumPy takes longer than a small kernel. `at` makes an array of an address, within the kernel.
-
-Between PyTorch's operators its OpenMP threads stay awake for a while, on the cores that helpers of our own would need.
-`on_team` therefore lets that team run a kernel (docs/decisions/threads.md has the measurements).
 """
 
 from typing import Any
@@ -16,14 +17,12 @@ from numba.extending import intrinsic
 
 from rowgrad._kernels.compile import inline
 from rowgrad._kernels.raw import peek
-from rowgrad._kernels.sharing import LINE, STRIDE, atomic_add
+from rowgrad._kernels.sharing import LINE, START, STRIDE, THREADS, atomic_add, clock, waits_since
 
 INT64, INT32, BYTES = ir.IntType(64), ir.IntType(32), ir.IntType(8).as_pointer()
 MOST_PHASES = 4
 COUNTERS = (MOST_PHASES + 1) * STRIDE  # those of phases, and room for what kernels count themselves
 FINISHED = COUNTERS - LINE  # the clock when the first thread had nothing left to do
-LATE = -1  # what kernels return if all is well, but PyTorch's team let the caller wait
-PATIENCE = 1_000_000  # cycles that the team may take to come together after the work is done: less than a millisecond
 
 
 def _array_at(context: Any, builder: Any, array: Any, address: Any) -> Any:
@@ -87,52 +86,62 @@ def on_team(typingctx: Any, run_parallel: Any, threads: Any, body: Any, args: An
     signature = body.get_call_type(typingctx, tuple(args), {})
 
     def codegen(context: Any, builder: Any, _: Any, values: Any) -> Any:
-        compiled = body.dispatcher.get_compile_result(signature)
-        context.add_linking_libs([compiled.library])
-        packed = context.get_value_type(args)
-        task = ir.Function(
-            builder.module, ir.FunctionType(ir.VoidType(), [BYTES]), builder.module.get_unique_name("task")
-        )
-        task.linkage = "internal"
-        inner = ir.IRBuilder(task.append_basic_block())
-        given = inner.load(inner.bitcast(task.args[0], packed.as_pointer()))
-        context.call_internal_no_propagate(
-            inner, compiled.fndesc, signature, [inner.extract_value(given, i) for i in range(len(args))]
-        )
-        inner.ret_void()
-        data = builder.bitcast(cgutils.alloca_once_value(builder, values[3]), BYTES)
-        alone = builder.icmp_unsigned("==", values[0], INT64(0))
-        with builder.if_else(alone) as (here, there):
-            with here:
-                builder.call(task, [data])
-            with there:
-                kind = ir.FunctionType(ir.VoidType(), [task.type, BYTES, INT32, INT32])
-                builder.call(
-                    builder.inttoptr(values[0], kind.as_pointer()),
-                    [task, data, builder.trunc(values[1], INT32), INT32(0)],
-                )
+        _call(context, builder, body, signature, args, values[3], values[0], values[1])
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, body, args), codegen
 
 
+def _call(
+    context: Any, builder: Any, body: Any, signature: Any, args: Any, given: Any, start: Any, threads: Any
+) -> Any:
+    """Code that calls `body` with the tuple `given`: here if `start` is 0, else in each thread of the team.
+
+    Gives what the call gave that ended last, which is what each gives.
+    """
+    compiled = body.dispatcher.get_compile_result(signature)
+    context.add_linking_libs([compiled.library])
+    packed = ir.LiteralStructType([context.get_value_type(args), context.get_value_type(signature.return_type)])
+    task = ir.Function(builder.module, ir.FunctionType(ir.VoidType(), [BYTES]), builder.module.get_unique_name("task"))
+    task.linkage = "internal"
+    inner = ir.IRBuilder(task.append_basic_block())
+    data = inner.bitcast(task.args[0], packed.as_pointer())
+    loaded = inner.load(inner.gep(data, [INT32(0), INT32(0)]))
+    _, result = context.call_internal_no_propagate(
+        inner, compiled.fndesc, signature, [inner.extract_value(loaded, i) for i in range(len(args))]
+    )
+    inner.store(result, inner.gep(data, [INT32(0), INT32(1)]))
+    inner.ret_void()
+    shared = cgutils.alloca_once(builder, packed)
+    builder.store(given, builder.gep(shared, [INT32(0), INT32(0)]))
+    address = builder.bitcast(shared, BYTES)
+    with builder.if_else(builder.icmp_unsigned("==", start, INT64(0))) as (here, there):
+        with here:
+            builder.call(task, [address])
+        with there:
+            kind = ir.FunctionType(ir.VoidType(), [task.type, BYTES, INT32, INT32]).as_pointer()
+            builder.call(builder.inttoptr(start, kind), [task, address, builder.trunc(threads, INT32), INT32(0)])
+    return builder.load(builder.gep(shared, [INT32(0), INT32(1)]))
+
+
 @intrinsic
-def _clock(typingctx: Any) -> Any:
-    """The cycle counter."""
+def run_shared(typingctx: Any, workers: Any, body: Any, args: Any) -> Any:
+    """``body(*args)``, by this thread, or by the team that the counters of `workers` name."""
+    signature = body.get_call_type(typingctx, tuple(args), {})
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.call(
-            builder.module.declare_intrinsic("llvm.readcyclecounter", (), ir.FunctionType(INT64, [])), []
-        )
+    def codegen(context: Any, builder: Any, _: Any, values: Any) -> Any:
+        counters = context.make_array(workers[0])(context, builder, builder.extract_value(values[0], 0)).data
+        start, threads = (builder.load(builder.gep(counters, [INT64(place)])) for place in (START, THREADS))
+        return _call(context, builder, body, signature, args, values[2], start, threads)
 
-    return types.int64(), codegen
+    return signature.return_type(workers, body, args), codegen
 
 
 @inline
 def leave_team(counters):
     """Note when the work was done; each thread calls it last."""
     if peek(counters, FINISHED) == 0:
-        atomic_add(counters, FINISHED, _clock())
+        atomic_add(counters, FINISHED, clock())
 
 
 @inline
@@ -141,4 +150,4 @@ def has_waited(counters):
 
     If two threads noted the end at the same time, the sum of both lies in the future, and says no.
     """
-    return _clock() - peek(counters, FINISHED) > PATIENCE
+    return waits_since(peek(counters, FINISHED))

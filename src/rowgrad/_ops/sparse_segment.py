@@ -64,7 +64,8 @@ def _pool(kind: int, data: Array, indices: Array, segment_ids: Array, num_segmen
     wide, scaled = None if width == kernels.lanes.lane_count(lanes) else lanes, None if kind == SUM else lanes
     bad = workers.run(
         kernels.sparse_segment.pool, *ids, rows, data_rows, source, width, kind, lanes, wide, scaled, target,
-        nontemporal, not zero, AHEAD if data.nbytes > CACHED else 0, np.empty(workers.chunks, INT64),
+        nontemporal, not zero, AHEAD if data.nbytes > CACHED else 0, out is not None,
+        np.empty(workers.chunks, INT64),
     )  # fmt: skip
     if bad >= 0:
         bad = _first_bad(bad, indices, segment_ids, rows, data_rows)

@@ -2,7 +2,7 @@
 
 Kernels release the GIL and divide their work among whoever runs them (see `kernels.sharing`), so helpers are ordinary
 daemon threads that wait for jobs. They are started when first needed, and again in a forked child. Any number of
-threads may call rowgrad at the same time.
+threads may call rowgrad at the same time. In a process that uses PyTorch, its threads run kernels instead (see `team`).
 
 A helper joins a call only after the caller's own thread has entered the machine code of the kernel: from there on no
 signal handler runs in that thread, and the kernel returns when all work is done. So however an exception leaves `run`,
@@ -18,6 +18,7 @@ from typing import Any
 
 from rowgrad import _kernels as kernels
 from rowgrad._kernels import protect
+from rowgrad._runtime import team
 from rowgrad.errors import InvalidArgumentError
 
 # Bytes of work that pay for waking one more thread, and chunks per thread, so that an uneven one does no harm.
@@ -83,18 +84,27 @@ def _cores() -> int:
 class Workers:
     """The threads for one operator call: `chunks` is how many parts its work comes in."""
 
-    __slots__ = ("chunks", "helpers")
+    __slots__ = ("chunks", "helpers", "team")
 
     def __init__(self, work: int) -> None:
         """`work` is about how many bytes the call moves."""
-        threads = min(get_num_threads(), work // GRAIN) if work >= 2 * GRAIN else 1
-        self.helpers = max(threads - 1, 0)
-        self.chunks = threads * CHUNKS_PER_THREAD if threads > 1 else 1
+        self.team, self.helpers, self.chunks = 0, 0, 1
+        if work < team.GRAIN:
+            return
+        most = get_num_threads()
+        self.team, threads = team.team(work, most)
+        if not self.team and work >= 2 * GRAIN:
+            threads = min(most, work // GRAIN)
+            self.helpers = threads - 1
+        if threads > 1:
+            self.chunks = threads * CHUNKS_PER_THREAD
         if self.helpers:
             _wake(self.helpers)  # they are up by the time there is work
 
     def run(self, kernel: Any, *args: Any) -> Any:
         """Call `kernel` with new counters to share its work by, the number of chunks, and `args`."""
+        if self.team:
+            return self._run_on_team(kernel, *args)
         args = (kernels.sharing.new_workers(_wakeups()), self.chunks, *args)
         if self.helpers == 0:
             return kernel(*args)
@@ -105,6 +115,15 @@ class Workers:
             return kernel(*args)
         finally:
             job.clear()  # a helper that comes now finds nothing, and no array is kept alive for it
+
+    def _run_on_team(self, kernel: Any, *args: Any) -> Any:
+        sharing = kernels.sharing
+        workers = sharing.new_workers(_nobody())
+        counters = workers[0]
+        counters[sharing.START], counters[sharing.THREADS] = self.team, self.chunks // CHUNKS_PER_THREAD
+        result = kernel(workers, self.chunks, *args)
+        team.note(bool(counters[sharing.LATE]))
+        return result
 
 
 class _Helper:
@@ -181,6 +200,12 @@ def _wakeups() -> Any:
     wakeups = kernels.sharing.new_wakeups()
     wakeups[kernels.sharing.LINE] = PATIENCE
     return wakeups
+
+
+@cache
+def _nobody() -> Any:
+    """A wake-up counter that nobody watches."""
+    return kernels.sharing.new_wakeups()
 
 
 def _after_fork() -> None:

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from rowgrad import _kernels as kernels
 from rowgrad._kernels.described import COLUMN, WIDTH, Feature
-from rowgrad._kernels.kinds import MEAN, SQRT_N, SUM
-from rowgrad._runtime import arrays, dtypes, memory
+from rowgrad._kernels.kinds import LATE, MEAN, SQRT_N, SUM
+from rowgrad._runtime import arrays, dtypes, memory, team
 from rowgrad._runtime.dtypes import Array
+from rowgrad._runtime.threads import get_num_threads
 from rowgrad.torch._bags import IDS, PLAIN, segment_ids_of
-from rowgrad.torch._team import team, was_in_time, was_late
 
 KINDS = {"sum": SUM, "mean": MEAN, "sqrtn": SQRT_N}
 NUMPY = {
@@ -148,7 +148,7 @@ class Tables:
         nontemporal = output.nbytes >= NONTEMPORAL
         weighted, weights_at = (None, 0) if weights is None else (like(weights), weights.data_ptr())
         for group in self._groups:
-            run, threads = team(work)
+            run, threads = team.team(work, get_num_threads())
             tiles = 1 if threads == 1 else max(bags // TILE, -(-4 * threads // group.size))
             status = kernels.tables.pool(
                 run, threads, self.features, group.size, min(tiles, bags) or 1, ids, group.lanes, group.scaled,
@@ -158,7 +158,7 @@ class Tables:
             if status > 0:
                 return None
             if threads > 1:
-                note(status)
+                team.note(status == LATE)
         return output
 
     def result(self, shape: tuple[int, ...]) -> Tensor:
@@ -183,14 +183,6 @@ class Tables:
             yield (part.contiguous(), values[begin:end], segment_ids[begin:end] - feature * bags,
                    None if weights is None else weights[begin:end])  # fmt: skip
             feature, column = feature + count, column + count * width
-
-
-def note(status: int) -> None:
-    """Keep in mind whether PyTorch's team was in time."""
-    if status == kernels.team.LATE:
-        was_late()
-    else:
-        was_in_time()
 
 
 def _is_plain(weight: Tensor) -> bool:

@@ -9,14 +9,14 @@ from torch import Tensor
 
 from rowgrad import _kernels as kernels
 from rowgrad._kernels.described import ITEM_FIELDS, ROOM, UNIQUE, Table
-from rowgrad._kernels.kinds import SUM
-from rowgrad._runtime import memory
+from rowgrad._kernels.kinds import LATE, SUM
+from rowgrad._runtime import memory, team
 from rowgrad._runtime.dtypes import Array
+from rowgrad._runtime.threads import get_num_threads
 from rowgrad.optim import Optimizer
 from rowgrad.torch._bags import IDS
 from rowgrad.torch._fused import STATE
-from rowgrad.torch._tables import KINDS, Batch, Tables, like, note
-from rowgrad.torch._team import team
+from rowgrad.torch._tables import KINDS, Batch, Tables, like
 
 MOST_ROWS = 1 << 31
 MOST_PLACES = 1 << 32  # elements of a gradient that a word can tell apart
@@ -170,7 +170,7 @@ class TrainedTables(Tables):
         memory.give_back(maps, zero=True)
         memory.give_back(scratch)
         if threads > 1:
-            note(status)
+            team.note(status == LATE)
         return bool(status <= 0)
 
     # Compact gradients
@@ -231,7 +231,7 @@ class TrainedTables(Tables):
                 results[member] = rows, values
         memory.give_back(scratch)
         if threads > 1:
-            note(status)
+            team.note(status == LATE)
         return bool(status <= 0)
 
     # What both need
@@ -271,7 +271,7 @@ class TrainedTables(Tables):
         size = batch.values.shape[0]
         if group.rows >= MOST_ROWS or batch.bags * self.columns >= MOST_PLACES:
             return None
-        run, threads = team(size * (16 + self.widest * self.numpy.itemsize))
+        run, threads = team.team(size * (16 + self.widest * self.numpy.itemsize), get_num_threads())
         per, row_bytes = size, row_bytes * threads
         if min(per, group.rows) * row_bytes > memory.LEAST_SCRATCH and batch.bags:
             bounds = batch.bounds()
