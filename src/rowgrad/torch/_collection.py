@@ -27,7 +27,7 @@ from rowgrad.torch._jagged import INTEGERS, check_vector
 from rowgrad.torch._keyed import KeyedTensor, keyed
 from rowgrad.torch._lookup import Bad, look_up
 from rowgrad.torch._passes import Held, Pass, change
-from rowgrad.torch._pooling import Way, factors_of, pool
+from rowgrad.torch._pooling import Owner, Way, factors_of, number_of, pool
 from rowgrad.torch._tables import Batch
 from rowgrad.torch._trained_tables import TrainedTables
 
@@ -87,6 +87,7 @@ class EmbeddingBagCollection(nn.Module):
         self.fused_optimizer = fused_optimizer
         self.sparse = sparse
         self._optimizer: FusedOptimizer | None = None
+        self._number = number_of(self)
         self._tables: TrainedTables | None = None
         self._places: dict[tuple[str, ...], tuple[int, ...]] = {}
         self._held: Held | None = None  # within `accumulate`: what is not in the tables yet
@@ -317,8 +318,9 @@ class EmbeddingBagCollection(nn.Module):
                 factors = factors_of(weights.narrow(0, begin, size), bags, count * batch, bag.mode)
             update = None if bag.fused_optimizer is None else partial(one.update, table.name)
             try:
-                pooled = pool(bag.weight, ids, bags, count * batch, factors,
-                              Way(bag.mode, self.sparse, update=update))  # fmt: skip
+                owner = None if update is None else Owner(self._number, table.name, bag._updates)
+                way = Way(bag.mode, self.sparse, update=update, owner=owner)
+                pooled = pool(bag.weight, ids, bags, count * batch, factors, way)
             except OutOfRangeError as error:
                 if error.argument != "indices" or not isinstance(error.position, int):
                     raise
@@ -329,9 +331,27 @@ class EmbeddingBagCollection(nn.Module):
             parts.append(pooled)
             first += count
         output = torch.cat(parts, 1) if len(parts) > 1 else parts[0]
-        if self.grad_scaler is not None and output.requires_grad:
+        scaler = None if self._optimizer is None else self._optimizer.grad_scaler
+        if scaler is not None and torch.compiler.is_compiling():
+            raise InvalidArgumentError(
+                "a compiled collection cannot tell whether the gradients of all tables are finite before it changes "
+                "the first. Leave grad_scaler out, or call the collection outside the compiled part of the model.",
+                code="compiled-scaler",
+                argument="grad_scaler",
+            )
+        if scaler is not None and output.requires_grad:
             output.register_hook(one.look)
         return output
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy is another collection to compiled programs."""
+        super().__setstate__(state)
+        self._number = number_of(self)
+
+    def update_table(self, table: str, grad: Any, *entries: Tensor) -> None:
+        """What a compiled program calls in its backward pass."""
+        with torch.no_grad():
+            Pass(self).update(table, self.embedding_bags[table].weight, grad, *entries)
 
     def _batch_of(self, values: Tensor, offsets: Tensor, weights: Tensor | None) -> int:
         """The number of examples; types and shapes are checked, at no cost."""

@@ -24,7 +24,7 @@ from rowgrad.torch import _wrapping
 from rowgrad.torch._fused import STATE as STATE
 from rowgrad.torch._fused_optimizer import FusedOptimizer
 from rowgrad.torch._lookup import Bad, look_up
-from rowgrad.torch._pooling import Way, factors_of, pool
+from rowgrad.torch._pooling import Owner, Way, factors_of, number_of, pool
 from rowgrad.torch._settings import fitting, one_combiner, padding, size
 from rowgrad.torch._tables import Batch
 from rowgrad.torch._trained_tables import TrainedTables
@@ -132,6 +132,7 @@ class EmbeddingBag(nn.EmbeddingBag):
         self._tables: TrainedTables | None = None
         self._held: list[fused.Pass] | None = None  # within `accumulate`: what is not in the table yet
         self._optimizer: FusedOptimizer | None = None
+        self._number, self._updates = number_of(self), torch.zeros((), dtype=torch.int64)  # for compiled programs
         self.fused_optimizer = fused_optimizer
         if fused_optimizer is not None:
             for name, array in fused.new_state(fused_optimizer, self.weight).items():
@@ -315,7 +316,8 @@ class EmbeddingBag(nn.EmbeddingBag):
         update = None if self.fused_optimizer is None and self._table is None else self._update
         if self.sparse or update is not None:
             _wrapping.check(self, sparse=self.sparse, fused=update is not None)
-        way = Way(self.mode, self.sparse, self.scale_grad_by_freq, update)
+        owner = None if update is None else Owner(self._number, "weight", self._updates)
+        way = Way(self.mode, self.sparse, self.scale_grad_by_freq, update, owner)
         return pool(self.weight, batch.ids, batch.segment_ids, batch.count, factors, way)
 
     @property
@@ -450,6 +452,16 @@ class EmbeddingBag(nn.EmbeddingBag):
                 self._held.append(one.kept())
             else:
                 self._make_step(one)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy is another layer to compiled programs."""
+        super().__setstate__(state)
+        self._number, self._updates = number_of(self), torch.zeros((), dtype=torch.int64)
+
+    def update_table(self, table: str, grad: Any, *entries: Tensor) -> None:
+        """What a compiled program calls in its backward pass."""
+        with torch.no_grad():
+            self._update(self.weight, grad, *entries)
 
     def _update(self, weight: Tensor, grad: Any, *entries: Tensor) -> None:
         """Change the table by the gradient of the pooled rows, or by a compact one; or keep that until later."""

@@ -5,7 +5,9 @@ table is changed in the backward pass, row by row, and its gradient is never in 
 """
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
@@ -15,21 +17,43 @@ from rowgrad._ops.combiners import COMBINERS
 from rowgrad._ops.results import RowGradient
 from rowgrad.errors import InvalidArgumentError
 from rowgrad.torch._bags import is_plain, on_arrays
-from rowgrad.torch._schema import snake_case
+from rowgrad.torch._schema import NAMESPACE, snake_case
 
+OWNERS: "WeakValueDictionary[int, Any]" = WeakValueDictionary()
+_numbers = count(1)
 MADE = "_rowgrad_rows"  # on a table: the row numbers of its last gradient, until that is accumulated
+
+
+class Owner(NamedTuple):
+    """Who changes a table, for compiled programs: a number among `OWNERS`, and which of its tables it is.
+
+    `updates` counts, so that a compiled program has something to change, and does not leave the update out.
+    """
+
+    number: int
+    table: str
+    updates: Tensor
+
+
+def number_of(owner: Any) -> int:
+    """A number for a layer that changes tables, by which a compiled program finds it."""
+    number = next(_numbers)
+    OWNERS[number] = owner
+    return number
 
 
 class Way(NamedTuple):
     """How rows are pooled and what their gradient is.
 
-    `by_frequency` divides a row's gradient by how often the row occurs; `update` changes the table at once.
+    `by_frequency` divides a row's gradient by how often the row occurs; `update` changes the table at once. A compiled
+    program calls the `owner` of the table instead.
     """
 
     combiner: str
     sparse: bool = False
     by_frequency: bool = False
     update: Callable[..., None] | None = None
+    owner: Owner | None = None
 
 
 def pool(weight: Tensor, ids: Tensor, segment_ids: Tensor, bags: int, factors: Tensor | None, way: Way) -> Tensor:
@@ -38,6 +62,8 @@ def pool(weight: Tensor, ids: Tensor, segment_ids: Tensor, bags: int, factors: T
     transformed = torch._C._are_functorch_transforms_active() and way.update is None
     if transformed or not (way.sparse or way.by_frequency or way.update is not None):
         return _differentiable(weight, ids, segment_ids, bags, factors, way.combiner)
+    if torch.compiler.is_compiling():
+        return pool_compiled(weight, ids, segment_ids, bags, factors, way)
     if way.sparse and way.update is None and weight.is_leaf and weight.requires_grad:
         keep_coalesced(weight)
     return _Pool.apply(weight, ids, segment_ids, bags, factors, way)
@@ -77,41 +103,62 @@ class _Pool(torch.autograd.Function):
     def forward(ctx: Any, weight: Tensor, ids: Tensor, segment_ids: Tensor, bags: int, factors: Tensor | None,
                 way: Way) -> Tensor:  # fmt: skip
         ctx.way, ctx.shape, ctx.weight = way, weight.shape, weight
-        if way.combiner == "max":
-            output, chosen = _run("SparseSegmentMax", weight, ids, segment_ids, bags)
-            ctx.save_for_backward(chosen)
-            return output
-        if factors is None:
-            ctx.save_for_backward(ids, segment_ids)
-            name = f"SparseSegment{COMBINERS[way.combiner].name}WithNumSegments"
-            return _run(name, weight, ids, segment_ids, bags)
-        ctx.save_for_backward(ids, segment_ids, factors, weight if factors.requires_grad else None)
-        return _run("SparseSegmentWeightedSum", weight, factors, ids, segment_ids, bags)
+        output, chosen = pooled(weight, ids, segment_ids, bags, factors, way.combiner)
+        kept = weight if factors is not None and factors.requires_grad else None
+        ctx.save_for_backward(*((None, None) if chosen is not None else (ids, segment_ids)), factors, kept, chosen)
+        return output
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        way: Way = ctx.way
-        if way.combiner == "max":
-            (chosen,) = ctx.saved_tensors
-            gradient = _compact("SparseSegmentMaxGradV2", grad, chosen, ctx.shape[0])
-            return _settled(ctx, gradient), None, None, None, None, None
-        ids, segment_ids, factors, weight = (*ctx.saved_tensors, None, None)[:4]
-        d_factors = None
-        if ctx.needs_input_grad[4]:
-            d_factors = _dot(grad, weight, segment_ids, ids, factors.dtype)
-        d_weight = None
-        if way.update is not None:
-            refuse_second_order()
-            if ctx.needs_input_grad[0]:
-                way.update(ctx.weight, grad, ids, segment_ids, factors)
-        elif ctx.needs_input_grad[0]:
-            gradient = compact_gradient(way.combiner, grad, ids, segment_ids, factors, ctx.shape[0])
-            if way.by_frequency:
-                ones = grad.new_ones(grad.shape[0], 1)
-                counts, _ = _compact("SparseSegmentSumGradV2", ones, ids, segment_ids, ctx.shape[0])
-                gradient = RowGradient(gradient.output / counts, gradient.sorted_unique_indices)
-            d_weight = _settled(ctx, gradient)
+        wanted = ctx.needs_input_grad[0], ctx.needs_input_grad[4]
+        d_weight, d_factors = pooled_grad(ctx.way, ctx.shape, grad, ctx.saved_tensors, wanted, ctx.weight)
         return d_weight, None, None, None, d_factors, None
+
+
+def pooled(
+    weight: Tensor, ids: Tensor, segment_ids: Tensor, bags: int, factors: Tensor | None, combiner: str
+) -> tuple[Tensor, Tensor | None]:
+    """The pooled rows by operators; for the combiner max, also which entries these are from."""
+    if combiner == "max":
+        output, chosen = _run("SparseSegmentMax", weight, ids, segment_ids, bags)
+        return output, chosen
+    if factors is not None:
+        return _run("SparseSegmentWeightedSum", weight, factors, ids, segment_ids, bags), None
+    return _run(f"SparseSegment{COMBINERS[combiner].name}WithNumSegments", weight, ids, segment_ids, bags), None
+
+
+def pooled_grad(
+    way: Way, shape: Any, grad: Tensor, saved: Any, wanted: tuple[bool, bool], table: Tensor | None = None
+) -> tuple[Tensor | None, Tensor | None]:
+    """The gradients to the table and to the factors, if wanted; an update is made at once, and nothing is left of it.
+
+    `saved` are ids, segment_ids, factors, the table if a gradient to the factors is wanted, and, for the combiner max,
+    the chosen entries. `table` is that which is updated, or gets a sparse gradient.
+    """
+    (ids, segment_ids, factors, weight, chosen), (wants_weight, wants_factors) = saved, wanted
+    if chosen is not None:
+        gradient = _compact("SparseSegmentMaxGradV2", grad, chosen, shape[0])
+        if way.update is None:
+            return _settled(way, shape, gradient, table), None
+        refuse_second_order()
+        way.update(table, gradient)
+        return None, None
+    d_factors = None
+    if wants_factors:
+        d_factors = _dot(grad, weight, segment_ids, ids, factors.dtype)
+    if way.update is not None:
+        refuse_second_order()
+        if wants_weight:
+            way.update(table, grad, ids, segment_ids, factors)
+        return None, d_factors
+    if not wants_weight:
+        return None, d_factors
+    gradient = compact_gradient(way.combiner, grad, ids, segment_ids, factors, shape[0])
+    if way.by_frequency:
+        ones = grad.new_ones(grad.shape[0], 1)
+        counts, _ = _compact("SparseSegmentSumGradV2", ones, ids, segment_ids, shape[0])
+        gradient = RowGradient(gradient.output / counts, gradient.sorted_unique_indices)
+    return _settled(way, shape, gradient, table), d_factors
 
 
 def compact_gradient(
@@ -123,18 +170,104 @@ def compact_gradient(
     return _compact("SparseSegmentWeightedSumGradV2", grad, factors, ids, segment_ids, rows)
 
 
-def _settled(ctx: Any, gradient: RowGradient) -> Tensor | None:
-    """A compact gradient as autograd takes it; where there is an update, it is made, and nothing is left."""
+def _settled(way: Way, shape: Any, gradient: RowGradient, table: Tensor | None) -> Tensor:
+    """A compact gradient as autograd takes it."""
     rows, ids = gradient
-    if ctx.way.update is not None:
-        refuse_second_order()
-        ctx.way.update(ctx.weight, gradient)
-        return None
-    if not ctx.way.sparse:
-        return rows.new_zeros(ctx.shape).index_copy(0, ids.long(), rows)
+    if not way.sparse:
+        return rows.new_zeros(shape).index_copy(0, ids.long(), rows)
     places = ids.unsqueeze(0)
-    keep_rows(ctx.weight, places)
-    return torch.sparse_coo_tensor(places, rows, ctx.shape, is_coalesced=True, check_invariants=False)
+    if table is not None:
+        keep_rows(table, places)
+    return torch.sparse_coo_tensor(places, rows, shape, is_coalesced=True, check_invariants=False)
+
+
+# In compiled programs the same is an operator: `torch.compile` looks into autograd functions, and finds there what it
+# cannot trace, but takes operators as they are.
+
+
+def pool_compiled(
+    weight: Tensor, ids: Tensor, segment_ids: Tensor, bags: int, factors: Tensor | None, way: Way
+) -> Tensor:
+    """The same as `pool`, for `torch.compile`."""
+    number, table, updates = way.owner if way.update is not None and way.owner is not None else (0, "", None)
+    output, _ = torch.ops.rowgrad.pool_bags(weight, ids, segment_ids, bags, factors, updates, way.combiner, way.sparse,
+                                            way.by_frequency, number, table)  # fmt: skip
+    return output
+
+
+@torch.library.custom_op(f"{NAMESPACE}::pool_bags", mutates_args=())
+def _pool_bags(
+    weight: Tensor,
+    ids: Tensor,
+    segment_ids: Tensor,
+    bags: int,
+    factors: Tensor | None,
+    updates: Tensor | None,
+    combiner: str,
+    sparse: bool,
+    by_frequency: bool,
+    owner: int,
+    table: str,
+) -> tuple[Tensor, Tensor]:
+    output, chosen = pooled(weight, ids, segment_ids, bags, factors, combiner)
+    return output, ids.new_empty(0) if chosen is None else chosen
+
+
+@_pool_bags.register_fake
+def _(weight: Tensor, ids: Tensor, segment_ids: Tensor, bags: int, factors: Tensor | None, updates: Tensor | None,
+      combiner: str, *others: Any) -> tuple[Tensor, Tensor]:  # fmt: skip
+    output = weight.new_empty(bags, weight.shape[1])
+    return output, torch.empty_like(output, dtype=ids.dtype) if combiner == "max" else ids.new_empty(0)
+
+
+def _keep(ctx: Any, inputs: Any, output: Any) -> None:
+    weight, ids, segment_ids, _, factors, updates, combiner, sparse, by_frequency, number, table = inputs
+    chosen = output[1] if combiner == "max" else None
+    kept = weight if factors is not None and factors.requires_grad else None
+    ctx.save_for_backward(ids, segment_ids, factors, kept, chosen, updates)
+    ctx.shape, ctx.way, ctx.owner = weight.shape, Way(combiner, sparse, by_frequency), (number, table)
+    ctx.mark_non_differentiable(output[1])
+
+
+def _pool_bags_grad(ctx: Any, grad: Tensor, _: Any) -> Any:
+    *saved, updates = ctx.saved_tensors
+    way: Way = ctx.way
+    if updates is not None:
+
+        def update(_: Any, grad: Any, *entries: Any) -> None:
+            rows, ids, segment_ids, factors = (grad, *entries) if entries else (*grad, None, None)
+            torch.ops.rowgrad.update_bags(updates, rows, ids, segment_ids, factors, *ctx.owner)
+
+        way = way._replace(update=update)
+    wanted = ctx.needs_input_grad[0], ctx.needs_input_grad[4]
+    d_weight, d_factors = pooled_grad(way, ctx.shape, grad, saved, wanted)
+    return d_weight, None, None, None, d_factors, None, None, None, None, None, None
+
+
+_pool_bags.register_autograd(_pool_bags_grad, setup_context=_keep)
+
+
+@torch.library.custom_op(f"{NAMESPACE}::update_bags", mutates_args=("updates",))
+def _update_bags(
+    updates: Tensor,
+    grad: Tensor,
+    ids: Tensor,
+    segment_ids: Tensor | None,
+    factors: Tensor | None,
+    owner: int,
+    table: str,
+) -> None:
+    layer = OWNERS[owner]
+    if segment_ids is None:
+        layer.update_table(table, RowGradient(grad, ids))
+    else:
+        layer.update_table(table, grad, ids, segment_ids, factors)
+    updates.add_(1)
+
+
+@_update_bags.register_fake
+def _(updates: Tensor, *others: Any) -> None:
+    return None
 
 
 def keep_rows(weight: Tensor, places: Tensor) -> None:
