@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import rowgrad
-from rowgrad._runtime import threads
+from rowgrad._runtime import team, threads
 
 pytest_plugins = ["studio.browser"]
 
@@ -33,5 +33,6 @@ def _threads_put_back() -> Iterator[None]:
 @pytest.fixture
 def many_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make even small calls run in parallel."""
+    monkeypatch.setattr(team, "_forked", True)  # PyTorch, if another test has loaded it, would run large calls
     monkeypatch.setattr(threads, "GRAIN", 1)
     rowgrad.set_num_threads(3)

@@ -15,7 +15,13 @@ import pytest
 
 import rowgrad
 from rowgrad import _kernels as kernels
-from rowgrad._runtime import threads
+from rowgrad._runtime import team, threads
+
+
+@pytest.fixture(autouse=True)
+def helpers_of_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether or not another test has loaded PyTorch, whose threads would run kernels."""
+    monkeypatch.setattr(team, "_forked", True)
 
 
 def problem(seed: int) -> tuple["np.ndarray[tuple[int, int], np.dtype[np.float32]]", ...]:
@@ -103,7 +109,7 @@ def test_no_helper_begins_before_the_caller_has(monkeypatch: pytest.MonkeyPatch)
         def kernel(workers: Any, chunks: int, out: Any) -> None:
             if threading.get_ident() == me:
                 sys.settrace(None)
-                workers[0][kernels.sharing.ARRIVALS * kernels.sharing.STRIDE] = 1  # as machine code does
+                workers[0][kernels.sharing.ARRIVALS] = 1  # as machine code does
                 mine.add("caller")
             else:
                 mine.add("helper")
@@ -141,7 +147,7 @@ def test_no_helper_begins_before_the_caller_has(monkeypatch: pytest.MonkeyPatch)
     def last(workers: Any, chunks: int) -> None:
         """The helper works in the order of the calls: when it comes to this one, it has been at the others."""
         if threading.current_thread() is threading.main_thread():
-            workers[0][kernels.sharing.ARRIVALS * kernels.sharing.STRIDE] = 1
+            workers[0][kernels.sharing.ARRIVALS] = 1
             while not came.wait(0.01):
                 threads.call_helpers()
         else:

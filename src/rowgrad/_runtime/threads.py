@@ -89,7 +89,7 @@ class Workers:
     def __init__(self, work: int) -> None:
         """`work` is about how many bytes the call moves."""
         self.team, self.helpers, self.chunks = 0, 0, 1
-        if work < team.GRAIN:
+        if work < team.GRAIN and work < 2 * GRAIN:
             return
         most = get_num_threads()
         self.team, threads = team.team(work, most)
