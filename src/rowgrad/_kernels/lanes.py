@@ -59,8 +59,8 @@ def lanes_for(sums: "np.dtype[Any]", width: int) -> "np.ndarray[Any, Any]":
 
 
 def lane_count(lanes_for: Any) -> int:
-    """How many elements the vectors have that `lanes_for` tells, an array or its type."""
-    return 1 << (int(lanes_for.ndim) - 1)
+    """How many lanes a vector has, by what `lanes_for` gave, or by the Numba type of that."""
+    return 1 << int(lanes_for.ndim - 1)
 
 
 @intrinsic
