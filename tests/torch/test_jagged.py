@@ -11,6 +11,7 @@ from optional import framework
 
 torch = framework("torch")
 
+from torch._subclasses import FakeTensorMode  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402
 
 from rowgrad.torch import JaggedTensor, KeyedJaggedTensor, KeyedTensor  # noqa: E402
@@ -192,6 +193,26 @@ def test_one_feature() -> None:
 
 
 # What comes out
+
+
+@pytest.mark.parametrize(("by", "derived"), [("lengths", "offsets"), ("offsets", "lengths")])
+@pytest.mark.parametrize("transform", ["grad", "fake"])
+def test_what_a_transform_derives_is_forgotten_with_it(by: str, derived: str, transform: str) -> None:
+    """Tensors that are made inside a transform are dead outside of it, and would answer for a batch for ever."""
+    features, expected = keyed(by), {"lengths": LENGTHS, "offsets": OFFSETS}[derived]
+
+    def inside(scale: Any) -> Any:
+        found = getattr(features, derived)()
+        return (found * scale).sum()
+
+    if transform == "grad":
+        assert torch.func.grad(inside)(torch.tensor(1.0)) == sum(expected)
+    else:
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            inside(torch.tensor(1.0))
+    assert getattr(features, f"{derived}_or_none")() is None
+    assert getattr(features, derived)().tolist() == expected
+    assert getattr(features, f"{derived}_or_none")().tolist() == expected
 
 
 def test_keyed_tensors() -> None:

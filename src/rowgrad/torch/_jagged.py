@@ -76,7 +76,10 @@ class JaggedTensor:
         """How many ids each bag has."""
         if self._lengths is None:
             assert self._offsets is not None
-            self._lengths = self._offsets.diff()
+            made = self._offsets.diff()
+            if not _outlives_transforms(made):
+                return made
+            self._lengths = made
         return self._lengths
 
     def lengths_or_none(self) -> Tensor | None:
@@ -87,7 +90,10 @@ class JaggedTensor:
         """Where each bag begins, and the number of ids at the end."""
         if self._offsets is None:
             assert self._lengths is not None
-            self._offsets = _offsets_of(self._lengths)
+            made = _offsets_of(self._lengths)
+            if not _outlives_transforms(made):
+                return made
+            self._offsets = made
         return self._offsets
 
     def offsets_or_none(self) -> Tensor | None:
@@ -130,6 +136,13 @@ class JaggedTensor:
     def _like(self, tensors: Sequence[Any]) -> Any:
         """With other tensors in the place of these; nothing is checked, as they may stand for tensors."""
         return jagged(tensors)
+
+
+def _outlives_transforms(made: Tensor) -> bool:
+    """Whether a tensor can be kept: one that was made inside `torch.func.grad` or `vmap` is dead outside of it."""
+    if torch.compiler.is_compiling():
+        return True
+    return type(made) is Tensor and not torch._C._functorch.is_functorch_wrapped_tensor(made)
 
 
 def _offsets_of(lengths: Tensor) -> Tensor:
