@@ -27,7 +27,8 @@ protect.load_numba()
 import llvmlite  # noqa: E402
 import numba  # noqa: E402
 from numba.core import caching, event, serialize  # noqa: E402
-from numba.core.compiler import CompileResult  # noqa: E402
+from numba.core.codegen import JITCodeLibrary  # noqa: E402
+from numba.core.compiler import Compiler, CompileResult  # noqa: E402
 from numba.core.compiler_lock import global_compiler_lock  # noqa: E402
 
 FOLDER = Path(__file__).parent
@@ -35,18 +36,63 @@ KERNELS: dict[str, Any] = {}
 PATIENCE = 1.0  # seconds of compiling after which a person is told
 SUFFIX = ".nbc"  # of the files that keep compiled code
 CHECKSUM = hashlib.sha256().digest_size
+
+_warned: set[str] = set()
+
+
+class _InlinedLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """A function that is part of the kernels that call it, and never run by itself: it gets no machine code."""
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        self._ensure_finalized()
+        return 0
+
+    @property
+    def codegen(self) -> Any:
+        return self
+
+    def set_env(self, name: str, env: Any) -> None:
+        """What Numba asks of `codegen` for functions that can be run."""
+
+
+class _LateLibrary(_InlinedLibrary):
+    """The same, optimized in the kernels that call it only, not by itself before."""
+
+    def _optimize_final_module(self) -> None:
+        passes, builder = self._codegen._module_pass_manager(
+            loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap"
+        )
+        passes.run(self._final_module, builder)
+
+
+class _Inliner(Compiler):  # type: ignore[misc]
+    library_class = _InlinedLibrary
+
+    def __init__(self, typingctx: Any, targetctx: Any, library: Any, *rest: Any) -> None:
+        super().__init__(typingctx, targetctx, self.library_class(targetctx.codegen(), "inlined"), *rest)
+
+
+class _LateInliner(_Inliner):
+    library_class = _LateLibrary
+
+
 # Nobody but kernels calls inlined functions, so the wrappers that Numba would compile for other callers are left out.
 INLINE = {
     "nogil": True, "error_model": "numpy", "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True,
+    "pipeline_class": _Inliner,
 }  # fmt: skip
-
-_warned: set[str] = set()
+# For functions that are not loops of their own: LLVM does as well with them in the kernel, and takes half the time.
+INLINE_LATE = INLINE | {"pipeline_class": _LateInliner}
 
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile `function` at its first call for each combination of argument types, and keep the result on disk."""
     name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
-    dispatcher = KERNELS[name] = numba.njit(nogil=True, error_model="numpy")(function)
+    dispatcher = KERNELS[name] = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
     dispatcher._cache = _KernelCache(name, source_stamp(Path(function.__code__.co_filename)))
     compile_for_args = dispatcher._compile_for_args
 
@@ -66,6 +112,11 @@ def kernel(function: Callable[..., Any]) -> Any:
 def inline(function: Callable[..., Any]) -> Any:
     """Compile `function` into the kernels that call it."""
     return numba.njit(**INLINE)(function)
+
+
+def inline_late(function: Callable[..., Any]) -> Any:
+    """The same, with `INLINE_LATE`."""
+    return numba.njit(**INLINE_LATE)(function)
 
 
 class _Notice(event.Listener):  # type: ignore[misc]

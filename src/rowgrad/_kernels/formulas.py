@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
-from rowgrad._kernels.compile import INLINE, inline
+from rowgrad._kernels.compile import INLINE_LATE, inline_late
 from rowgrad._kernels.kinds import (
     ADAGRAD,
     ADAM,
@@ -62,7 +62,7 @@ def _by_rule(choose: Callable[[int, bool], Callable[..., Any]], place: int = 0) 
     def chosen(*args: Any) -> Any:
         raise NotImplementedError("called by kernels only")
 
-    @overload(chosen, strict=False, jit_options=INLINE)  # type: ignore[misc]
+    @overload(chosen, strict=False, jit_options=INLINE_LATE)  # type: ignore[misc]
     def form(*args: Any) -> Any:
         kind, adjusted = divmod(args[place].ndim - 1, 2)
         return choose(kind, bool(adjusted))
@@ -70,7 +70,7 @@ def _by_rule(choose: Callable[[int, bool], Callable[..., Any]], place: int = 0) 
     return chosen
 
 
-@inline
+@inline_late
 def _put(array, here, new, fresh):
     """Store the last `fresh` lanes; those before them have been changed already."""
     if fresh < count(new):
@@ -94,7 +94,7 @@ def _clipped(rule, lanes, numbers, scale, decay, value, grads, there):
 _gradient = _by_rule(lambda kind, adjusted: _clipped if adjusted else _as_given)
 
 
-@inline
+@inline_late
 def _square_columns(zeros, column, rule, numbers, scale, decay, table, row, grads, place, width):
     """Σ of the squares of a row's gradient, over the columns that blocks of the width of `zeros` cover."""
     squares = zeros
@@ -106,7 +106,7 @@ def _square_columns(zeros, column, rule, numbers, scale, decay, table, row, grad
     return column, np.float64(first_of(add_across(squares)))
 
 
-@inline
+@inline_late
 def _squares(lanes, rule, numbers, scale, decay, table, row, grads, place, width):
     """Σ of the squares of a row's gradient; the order of additions is told in docs/exactness.md."""
     column, total = _square_columns(zeros64(lanes), 0, rule, numbers, scale, decay, table, row, grads, place, width)
@@ -116,7 +116,7 @@ def _squares(lanes, rule, numbers, scale, decay, table, row, grads, place, width
     return total + rest
 
 
-@inline
+@inline_late
 def _norm_scale(rule, lanes, numbers, table, row, grads, place, width):
     """What a row's gradient is multiplied by so that its norm is not too large."""
     if numbers[10] == np.inf:
@@ -141,14 +141,14 @@ def _row_wise_adam_rate(rule, lanes, numbers, scale, table, row, grads, place, w
     return numbers[0] / (np.sqrt(np.float64(peek(second, row))) + numbers[7])
 
 
-@inline
+@inline_late
 def _direction(lanes, numbers, value, mean, square):
     """The step of LAMB before it is scaled."""
     step = fill(lanes, numbers[8]) * mean / (root(square) + fill(lanes, numbers[7]))
     return step + fill(lanes, numbers[1]) * value
 
 
-@inline
+@inline_late
 def _average_columns(zeros, column, rule, numbers, scale, table, row, grads, place, width, first, second):
     """Σ of the squares of a row and of its step, over the columns that blocks of the width of `zeros` cover."""
     values, steps = zeros, zeros
@@ -276,8 +276,9 @@ def _change_adjusted(lanes, rule, numbers, table, row, grads, place, width, firs
 change_row = _by_rule(lambda kind, adjusted: _change_adjusted if adjusted else _change_plain, 1)
 
 
-@inline
-def _fetch(lanes, array, row, width):
+@inline_late
+def fetch_columns(lanes, array, row, width):
+    """Have a row of an array fetched; the row may be any number."""
     column = np.int64(0)
     while column < width:
         fetch(lanes, array, row * width + block_start(lanes, column, width))
@@ -289,7 +290,7 @@ def _fetch_none(rule, lanes, row, width, first, second):
 
 
 def _fetch_one(rule, lanes, row, width, first, second):
-    _fetch(lanes, first, row, width)
+    fetch_columns(lanes, first, row, width)
 
 
 def _fetch_number(rule, lanes, row, width, first, second):
@@ -297,13 +298,13 @@ def _fetch_number(rule, lanes, row, width, first, second):
 
 
 def _fetch_one_and_number(rule, lanes, row, width, first, second):
-    _fetch(lanes, first, row, width)
+    fetch_columns(lanes, first, row, width)
     prefetch(second, row)
 
 
 def _fetch_two(rule, lanes, row, width, first, second):
-    _fetch(lanes, first, row, width)
-    _fetch(lanes, second, row, width)
+    fetch_columns(lanes, first, row, width)
+    fetch_columns(lanes, second, row, width)
 
 
 _FETCHES = {
@@ -313,11 +314,12 @@ _FETCHES = {
     PARTIAL_ROW_WISE_ADAM: _fetch_one_and_number,
     LAMB: _fetch_two,
 }
-_fetch_state = _by_rule(lambda kind, adjusted: _FETCHES.get(kind, _fetch_one))
+# Have the state of a row fetched: fetch_state(rule, lanes, row, width, first, second).
+fetch_state = _by_rule(lambda kind, adjusted: _FETCHES.get(kind, _fetch_one))
 
 
-@inline
+@inline_late
 def fetch_row(lanes, rule, table, row, width, first, second):
     """Have a row and its state fetched; the row may be any number."""
-    _fetch(lanes, table, row, width)
-    _fetch_state(rule, lanes, row, width, first, second)
+    fetch_columns(lanes, table, row, width)
+    fetch_state(rule, lanes, row, width, first, second)

@@ -6,7 +6,7 @@ How a row is changed is in `formulas`.
 import numpy as np
 
 from rowgrad._kernels.compile import inline, kernel
-from rowgrad._kernels.formulas import change_row, fetch_row
+from rowgrad._kernels.formulas import change_row, fetch_columns, fetch_state
 from rowgrad._kernels.lanes import zeros
 from rowgrad._kernels.raw import array_at, peek, peek_bounded, poke
 from rowgrad._kernels.sharing import chunk_start, enter, leave, lowest, share
@@ -17,6 +17,8 @@ BLOCK = 64
 AHEAD = 16
 # Tables of more bytes than this are not in the caches when they are needed, and their rows are fetched beforehand.
 CACHED = 1 << 20
+# State is fetched beforehand too where fewer than one row in so many is changed; else the processor does it better.
+SPARSE = 16
 # How `change_pooled` sorts: so few by insertion, else by digits of at most so many bits.
 FEW = 48
 DIGIT_BITS = 11
@@ -58,6 +60,7 @@ def change(workers, chunks, rows, size, row_limit, grads, width, rule, given, la
     rows, grads, table = array_at(rows, bad), array_at(grads, stored), array_at(table, stored)
     first, second = array_at(first, lanes_for), array_at(second, lanes_for)
     far = row_limit * width * stored.itemsize > CACHED
+    sparse = size * SPARSE < row_limit
     for chunk in share(workers, 0, chunks):
         bad[chunk] = _first_unordered(
             rows, chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size), row_limit
@@ -70,7 +73,10 @@ def change(workers, chunks, rows, size, row_limit, grads, width, rule, given, la
     for chunk in share(workers, 1, chunks):
         for u in range(chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)):
             if far:
-                fetch_row(lanes, rule, table, peek(rows, min(u + AHEAD, size - 1)), width, first, second)
+                ahead = peek(rows, min(u + AHEAD, size - 1))
+                fetch_columns(lanes, table, ahead, width)
+                if sparse:
+                    fetch_state(rule, lanes, ahead, width, first, second)
             row = peek_bounded(rows, u, row_limit)
             change_row(lanes, rule, numbers, table, row, grads, u, width, first, second)
     leave(workers, seen)
@@ -176,7 +182,8 @@ def change_pooled(workers, chunks, ids, size, row_limit, words, shift, values, w
             for i in range(begin, last):
                 row = peek(words, i) >> shift
                 if far and row != before:
-                    fetch_row(lanes, rule, table, row, width, first, second)
+                    # Not the state: as much again at once is more than the core can keep track of, and takes longer.
+                    fetch_columns(lanes, table, row, width)
                 before = row
             while last < end and peek(words, last) >> shift == peek(words, last - 1) >> shift:
                 last += 1

@@ -7,7 +7,7 @@ bit. A word is the row shifted left by `shift`, then the partner.
 
 import numpy as np
 
-from rowgrad._kernels.compile import inline, kernel
+from rowgrad._kernels.compile import inline, inline_late, kernel
 from rowgrad._kernels.raw import peek, poke
 from rowgrad._kernels.sharing import add_up, atomic_add, chunk_start, enter, leave, lowest, share
 
@@ -53,6 +53,12 @@ def _count_ids(words, first, last, low, mask, counts, shared):
     atomic_add(counts, run_of, run)
 
 
+@inline_late
+def _clear(array, first, last):
+    for i in range(first, last):  # a slice would do the same, and take a quarter of a second to compile
+        poke(array, i, 0)
+
+
 @inline
 def _count_digits(words, first, last, low, mask, histogram, base):
     for i in range(first, last):
@@ -74,13 +80,13 @@ def pack(workers, chunks, strips, rows, partners, row_limit, partner_limit, shif
     size = words.size
     buckets = 1 << digit_bits
     for strip in share(workers, 0, strips):
-        bad[strip] = -1
-        histogram[strip * buckets : (strip + 1) * buckets] = 0
+        poke(bad, strip, -1)
+        _clear(histogram, strip * buckets, (strip + 1) * buckets)
         first, stop = chunk_start(strip, strips, size), chunk_start(strip + 1, strips, size)
         while first < stop:
             last = min(first + BLOCK, stop)
             if _pack(rows, partners, row_limit, partner_limit, shift, words, first, last):
-                bad[strip] = first
+                poke(bad, strip, first)
                 break
             _count_digits(words, first, last, shift, np.int64(buckets - 1), histogram, strip * buckets)
             if counted != 0:
@@ -95,15 +101,15 @@ def pack(workers, chunks, strips, rows, partners, row_limit, partner_limit, shif
         for i in range(max(first, 1), stop):
             falls |= peek(words, i) >> shift < peek(words, i - 1) >> shift
             distinct += peek(words, i) >> shift != peek(words, i - 1) >> shift
-        bad[strips + chunk] = falls
-        starts[chunk] = distinct
+        poke(bad, strips + chunk, falls)
+        poke(starts, chunk, distinct)
     for _ in share(workers, 2, 1):
-        info[BAD] = lowest(bad, strips)
-        info[ORDERED] = 1
+        ordered = True
         for chunk in range(chunks):
-            if bad[strips + chunk] != 0:
-                info[ORDERED] = 0
-        info[DISTINCT] = add_up(starts, chunks)
+            ordered &= peek(bad, strips + chunk) == 0
+        poke(info, BAD, lowest(bad, strips))
+        poke(info, ORDERED, ordered)
+        poke(info, DISTINCT, add_up(starts, chunks))
     leave(workers, seen)
 
 
@@ -124,7 +130,7 @@ def sort(workers, chunks, strips, shift, passes, digit_bits, first_words, second
         if digit > 0:
             for strip in share(workers, phase, strips):
                 base = strip * buckets
-                histogram[base : base + buckets] = 0
+                _clear(histogram, base, base + buckets)
                 _count_digits(source, chunk_start(strip, strips, size), chunk_start(strip + 1, strips, size), low,
                               mask, histogram, base)  # fmt: skip
             phase += 1
@@ -152,8 +158,8 @@ def sort(workers, chunks, strips, shift, passes, digit_bits, first_words, second
         distinct = np.int64(first == 0 < stop)
         for i in range(max(first, 1), stop):
             distinct += peek(source, i) >> shift != peek(source, i - 1) >> shift
-        starts[chunk] = distinct
+        poke(starts, chunk, distinct)
     for _ in share(workers, phase + 1, 1):
-        info[DISTINCT] = add_up(starts, chunks)
-        info[BUFFER] = passes % 2
+        poke(info, DISTINCT, add_up(starts, chunks))
+        poke(info, BUFFER, passes % 2)
     leave(workers, seen)

@@ -128,7 +128,9 @@ class FusedOptimizer(torch.optim.Optimizer):
                 code="wrong-argument",
                 argument="param_group",
             )
-        super().add_param_group(param_group)
+        # PyTorch keeps its compiler out of this method, for which it loads it: a second of the first backward pass.
+        add = torch.optim.Optimizer.add_param_group
+        getattr(add, "__wrapped__", add)(self, param_group)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Do nothing: the backward pass was the step. A closure is called, and what it returns is returned."""
