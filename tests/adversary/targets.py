@@ -1,14 +1,10 @@
 """What the adversary attacks: every operator of the catalogue and every optimizer.
 
-Arguments are made from the catalogue: an operator's worked example is enlarged, by repeating each element along a named
-dimension (``[N]``, ``[S, …]``). Repeats keep ids in range and in order, so a new operator is attacked without a line
-written for it. Where a dimension has to stay as it is (the rows of a matrix that is multiplied), only those of the ids
-are enlarged.
+Arguments are made from the catalogue: an operator's worked example is enlarged (`rowgrad._ops.enlarged`), so a new
+operator is attacked without a line written for it.
 """
 
-import re
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,17 +13,14 @@ import numpy as np
 from rowgrad import optim
 from rowgrad._ops import Operator
 from rowgrad._ops.attributes import check_attributes
-from rowgrad._ops.pins import Input
+from rowgrad._ops.enlarged import enlarged, first_accepted
 from rowgrad._ops.results import RowGradient
-from rowgrad._runtime import dtypes
 from rowgrad.blocks.operators import OPERATORS
-from rowgrad.errors import InvalidArgumentError
 
 Array = np.ndarray[Any, Any]
 
 # A small call, one that sorts, and one that several threads share.
 REPEATS = (1, 40, 8000)
-NAMED = re.compile(r"\[([A-Z])[\],]")
 
 
 @dataclass(frozen=True)
@@ -65,37 +58,19 @@ def targets(pattern: str = "", id_dtype: Any = np.int64) -> list[Target]:
 
 def of_operator(operator: Operator, repeats: int, id_dtype: Any = np.int64) -> Target:
     """The worked example, each element so many times."""
-    arrays = {fitter.pin.name: _example(operator, fitter, np.dtype(id_dtype)) for fitter in operator.fitters}
-    ids = tuple(
-        fitter.pin.name
-        for fitter in operator.fitters
-        if fitter.is_ids and not fitter.pin.many and arrays[fitter.pin.name].ndim
-    )
     attributes = check_attributes(operator, dict(operator.example.attributes))
 
     def run(out: Any = None, **given: Any) -> Any:
         options = attributes if out is None else attributes | {"out": out}
         return operator(*(given[pin.name] for pin in operator.inputs), **options)
 
-    letters = {pin.name: found[1] for pin in operator.inputs if (found := NAMED.match(pin.shape)) and not pin.many}
-    for grown in (set(letters.values()), {letters[name] for name in ids if name in letters}):
-        args = {
-            name: np.repeat(array, repeats, axis=0) if letters.get(name) in grown else array
-            for name, array in arrays.items()
-        }
-        target = Target(f"{operator.name} x{repeats}", args, ids, run, "out" in operator.options)
-        with suppress(InvalidArgumentError):
-            target.results()
-            return target
-    raise AssertionError(f"the example of {operator.name} cannot be enlarged {repeats} times")
-
-
-def _example(operator: Operator, fitter: Input, id_dtype: "np.dtype[Any]") -> Any:
-    fitted = fitter.fit(operator.example.inputs[fitter.pin.name])
-    if fitter.pin.many:
-        return list(fitted)
-    takes = fitter.is_ids and not fitter.is_count and dtypes.name_of(id_dtype) in fitter.names
-    return np.array(fitted, id_dtype if takes else None)
+    args = first_accepted(lambda form: run(**form), enlarged(operator, repeats, id_dtype=id_dtype))
+    ids = tuple(
+        fitter.pin.name
+        for fitter in operator.fitters
+        if fitter.is_ids and not fitter.pin.many and args[fitter.pin.name].ndim
+    )
+    return Target(f"{operator.name} x{repeats}", args, ids, run, "out" in operator.options)
 
 
 OPTIMIZERS = [name for name in optim.__all__ if isinstance(getattr(optim, name), type)

@@ -1,12 +1,16 @@
 """Everything that can be compiled is compiled beforehand, and people are told while it takes long."""
 
 import sys
+from importlib import util
+from typing import Any
 
 import pytest
 
 from rowgrad import _kernels as kernels
 from rowgrad._cli.warm import tasks
-from rowgrad._ops import OPERATORS
+from rowgrad._ops import OPERATORS, Operator
+from rowgrad._ops.attributes import check_attributes
+from rowgrad._ops.enlarged import enlarged, entries, first_accepted
 
 
 def test_every_operator_with_a_kernel_is_warmed_for_every_type() -> None:
@@ -18,13 +22,36 @@ def test_every_operator_with_a_kernel_is_warmed_for_every_type() -> None:
     assert any(label.startswith("SparseSliceGrad ") for label in labels)
 
 
+ENTRIES = (1, 700, 20_000, 400_000)
+
+
 @pytest.mark.slow
 def test_every_kernel_is_warmed() -> None:
     for _, task in tasks():
         task()
-    kernels.fill_empty_rows, kernels.optim, kernels.clear  # noqa: B018 (loads them)
+    for module in kernels.MODULES:
+        getattr(kernels, module)  # loads it
     cold = {name for name, kernel in kernels.compile.KERNELS.items() if not kernel.signatures}
-    assert cold <= {"clear.clear", "sharing.watch"}  # the first large result, the first helper
+    layers = set() if util.find_spec("torch") else {"tables.pool", "tables_grad.step"}
+    assert cold <= {"clear.clear", "sharing.watch"} | layers  # the first large result, the first helper
+    for operator in OPERATORS.values():
+        if operator.family in kernels.MODULES:
+            for size in ENTRIES:
+                _check_nothing_is_compiled(operator, size)
+
+
+def _check_nothing_is_compiled(operator: Operator, size: int) -> None:
+    attributes = check_attributes(operator, dict(operator.example.attributes))
+    dtype = "float32" if "float32" in operator.types.get("T", ()) else None
+    forms = enlarged(operator, size // entries(operator) + 1, dtype)
+    before = _compiled()
+    first_accepted(lambda form: operator(*form.values(), **attributes), forms)
+    new = {name: found - before[name] for name, found in _compiled().items() if found != before[name]}
+    assert new.keys() <= {"clear.clear", "sharing.watch"}, f"{operator.name} with {size} entries compiles {new}"
+
+
+def _compiled() -> dict[str, set[Any]]:
+    return {name: set(kernel.signatures) for name, kernel in kernels.compile.KERNELS.items()}
 
 
 def test_a_person_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,26 +3,32 @@
 Kernels are compiled by running them: each operator on its worked example, once per type, and again with so many
 entries that the call is not a small one. A kernel is compiled for the widest vectors that fit the rows of a table (see
 `_kernels/lanes.py`); tables are nearly always float32, so that type is compiled for all of them. Optimizers have
-kernels of their own; those that most tables are trained with are compiled, without weight decay and clipping.
+kernels of their own; those that most tables are trained with are compiled, without weight decay and clipping. The
+layers of PyTorch have others, which are compiled where PyTorch is installed.
 """
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module, util
 from typing import Any
 
 import numpy as np
 
 from rowgrad import _kernels as kernels
 from rowgrad._kernels.kinds import MEAN, SMALL
-from rowgrad._ops import OPERATORS, Operator, Pin
+from rowgrad._ops import OPERATORS, Operator
+from rowgrad._ops.attributes import check_attributes
+from rowgrad._ops.enlarged import enlarged, entries, first_accepted, has_rows
+from rowgrad._ops.order import LARGE_CALL
 from rowgrad._ops.results import RowGradient
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.threads import Workers
 from rowgrad.optim import from_dict
 from rowgrad.optim.entries import Fitted
 
-REPEATS = SMALL  # each entry so often makes more than a small call
+LARGE = 300_000  # entries of a call that several threads share, where an entry is a number and not a row
 WIDTHS = (1, 4, 8, 16, 32, 64)  # columns of float32, one for each width of vectors
+USUAL = ("SGD", "Adagrad", "RowWiseAdagrad", "Adam")
 
 
 def tasks() -> list[tuple[str, Callable[[], Any]]]:
@@ -32,52 +38,34 @@ def tasks() -> list[tuple[str, Callable[[], Any]]]:
         if operator.family not in kernels.MODULES:
             continue  # NumPy does the work, and needs no warming
         for dtype in operator.types.get("T", ("",)):
-            found += [(f"{operator.name} {dtype}".strip(), task) for task in _tasks(operator, dtype)]
-        if any(_has_rows(pin) for pin in operator.inputs):
+            found += [(f"{operator.name} {dtype}".strip(), task) for task in _tasks(operator, dtype or None)]
+        if any(has_rows(pin) for pin in operator.inputs):
             found += [(f"{operator.name} float32, {width} wide", task)
                       for width in WIDTHS for task in _tasks(operator, "float32", width)]  # fmt: skip
     found += [(f"large gradients {dtype}", partial(_sum_many, dtypes.NUMPY[dtype])) for dtype in dtypes.FLOATS]
-    for name in ("SGD", "Adagrad", "RowWiseAdagrad", "Adam"):
+    for name in USUAL:
         found += [(f"{name} {dtype}", partial(_optimize, name, dtypes.NUMPY[dtype])) for dtype in dtypes.FLOATS]
         found += [(f"{name} float32, {width} wide", partial(_optimize, name, dtypes.NUMPY["float32"], width))
                   for width in WIDTHS]  # fmt: skip
     found += [(f"routing {dtype}", partial(_route, dtypes.NUMPY[dtype])) for dtype in dtypes.IDS]
+    if util.find_spec("torch") is not None:
+        found += import_module("rowgrad.torch._warm").tasks(WIDTHS, USUAL)
     return found
 
 
-def _has_rows(pin: Pin) -> bool:
-    """Whether the elements of `pin` are rows of any shape: a table, or a gradient of one."""
-    return "..." in pin.shape
+def _tasks(operator: Operator, dtype: str | None, width: int | None = None) -> Iterator[Callable[[], Any]]:
+    in_rows = any(has_rows(pin) for pin in operator.inputs)
+    sizes = [1, 2 * SMALL] if in_rows else [1, 2 * SMALL, LARGE]
+    for size in sizes:
+        yield partial(_call, operator, size // entries(operator) + 1, dtype, None, width)
+    if in_rows and dtype == "float32":  # large calls take ids of 32 bits as they are
+        yield partial(_call, operator, LARGE_CALL // entries(operator) + 1, dtype, np.int32, width)
 
 
-def _tasks(operator: Operator, dtype: str, width: int | None = None) -> Iterator[Callable[[], Any]]:
-    inputs = {pin.name: _value(operator, pin.name, pin.dtype, dtype) for pin in operator.inputs}
-    for pin in operator.inputs:
-        if width is not None and _has_rows(pin):
-            inputs[pin.name] = np.repeat(np.asarray(inputs[pin.name])[:, :1], width, axis=1)
-    yield partial(operator, *inputs.values())
-    repeated = {"indices", "segment_ids", "weights"} & set(inputs)
-    if {"indices", "segment_ids"} <= repeated:
-        many = {name: np.repeat(value, REPEATS) if name in repeated else value for name, value in inputs.items()}
-        yield partial(operator, *many.values())
-    elif {"grad", "chosen"} <= set(inputs):
-        many = {name: np.repeat(value, REPEATS, axis=0) if name in ("grad", "chosen") else value
-                for name, value in inputs.items()}  # fmt: skip
-        yield partial(operator, *many.values())
-    elif "reverse_index_map" in inputs and "d_values_grad" not in inputs:
-        inputs["reverse_index_map"] = np.repeat(inputs["reverse_index_map"], REPEATS)
-        yield partial(operator, *inputs.values())
-
-
-def _value(operator: Operator, name: str, variable: str, dtype: str) -> Any:
-    value = operator.example.inputs[name]
-    if variable != "T" or dtype == "string":
-        return value
-    target = dtypes.NUMPY[dtype]
-    array = np.zeros(np.shape(value)) if np.array(value).dtype.kind == "U" else np.array(value)
-    if target.names:  # quantised
-        return array.astype(target[0]).view(target)
-    return array.astype(target)
+def _call(operator: Operator, repeats: int, dtype: str | None, id_dtype: Any, width: int | None) -> None:
+    attributes = check_attributes(operator, dict(operator.example.attributes))
+    forms = enlarged(operator, repeats, dtype, id_dtype, width)
+    first_accepted(lambda form: operator(*form.values(), **attributes), forms)
 
 
 def _sum_many(dtype: "np.dtype[Any]") -> None:
