@@ -4,6 +4,7 @@ They run in a process of their own (see `run`), for what they look for is a cras
 and so is any answer where the input changed during the call; a crash, a hang or a wrong answer to sound input is not.
 """
 
+import faulthandler
 import os
 import signal
 import threading
@@ -184,6 +185,7 @@ def fork(target: Target, seconds: float, random: np.random.Generator) -> None:
                 code = 1
                 try:
                     signal.alarm(CHILD_SECONDS)
+                    faulthandler.dump_traceback_later(CHILD_SECONDS - 5)  # shows where a child hangs
                     check(target, target.results(), expected, "in a forked child")
                     code = 0
                 finally:

@@ -1,11 +1,13 @@
-"""What the adversary attacks: every operator of the catalogue and every optimizer.
+"""What the adversary attacks: every operator of the catalogue, every optimizer, and PyTorch's layers if it is there.
 
 Arguments are made from the catalogue: an operator's worked example is enlarged (`rowgrad._ops.enlarged`), so a new
 operator is attacked without a line written for it.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import util
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ Array = np.ndarray[Any, Any]
 
 # A small call, one that sorts, and one that several threads share.
 REPEATS = (1, 40, 8000)
+HOME = os.getpid()
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,9 @@ def targets(pattern: str = "", id_dtype: Any = np.int64) -> list[Target]:
     ]
     found += [_of_optimizer(name, pooled, repeats) for name in OPTIMIZERS for pooled in (False, True)
               for repeats in REPEATS]  # fmt: skip
+    if util.find_spec("torch") is not None:
+        found += [make(name, repeats, id_dtype) for make in (_of_layer, _of_collection)
+                  for name in (None, "SGD", "Adagrad", "Adam") for repeats in REPEATS]  # fmt: skip
     return [target for target in found if pattern.casefold() in target.name.casefold()]
 
 
@@ -97,3 +103,65 @@ def _of_optimizer(name: str, pooled: bool, repeats: int) -> Target:
         return Target(f"{name}.step x{repeats}", {"indices": np.arange(rows)}, ("indices",), step)
     ids = {"indices": np.arange(rows) // 2, "segment_ids": np.arange(rows) // 3}
     return Target(f"{name}.step_pooled x{repeats}", ids, tuple(ids), step_pooled)
+
+
+def _of_layer(name: str | None, repeats: int, id_dtype: Any) -> Target:
+    """A forward and a backward pass of a new layer, which makes a sparse gradient or a fused step."""
+    import torch
+
+    from rowgrad.torch import EmbeddingBag
+
+    rows, fused = 7 * repeats, None if name is None else getattr(optim, name)(lr=0.1)
+
+    @torch.enable_grad()  # a signal handler may come where it is not
+    def train(ids: Array, offsets: Array) -> tuple[Array, ...]:
+        _quieten_child(torch)
+        bag = EmbeddingBag(rows, 3, mode="mean", sparse=fused is None, fused_optimizer=fused,
+                           _weight=torch.ones(rows, 3))  # fmt: skip
+        pooled = bag(torch.from_numpy(ids), torch.from_numpy(offsets))
+        pooled.backward(torch.ones_like(pooled))
+        return pooled.detach().numpy(), *_after_step(bag.weight)
+
+    ids = {"ids": (np.arange(2 * rows) % rows).astype(id_dtype), "offsets": np.arange(0, 2 * rows, 4, dtype=id_dtype)}
+    return Target(f"EmbeddingBag {name} x{repeats}", ids, tuple(ids), train)
+
+
+def _of_collection(name: str | None, repeats: int, id_dtype: Any) -> Target:
+    """The same of a collection of two tables, one of which has two features."""
+    import torch
+
+    from rowgrad.torch import EmbeddingBagCollection, EmbeddingBagConfig
+
+    rows, fused = 7 * repeats, None if name is None else getattr(optim, name)(lr=0.1)
+    # PyTorch's random numbers have a lock, which a fork in another thread would leave closed.
+    tables = [
+        EmbeddingBagConfig(name=each, num_embeddings=rows, embedding_dim=width, feature_names=features,
+                           init_fn=torch.nn.init.ones_)
+        for each, width, features in (("one", 3, ["a", "b"]), ("two", 16, ["c"]))
+    ]  # fmt: skip
+
+    @torch.enable_grad()
+    def train(values: Array, offsets: Array) -> tuple[Array, ...]:
+        _quieten_child(torch)
+        bags = EmbeddingBagCollection(tables, fused_optimizer=fused, **({} if fused else {"sparse": True}))
+        pooled = bags.pool(torch.from_numpy(values), torch.from_numpy(offsets))
+        pooled.backward(torch.ones_like(pooled))
+        return pooled.detach().numpy(), *(part for weight in bags.parameters() for part in _after_step(weight))
+
+    ids = {"values": (np.arange(3 * rows) % rows).astype(id_dtype),
+           "offsets": np.arange(0, 3 * rows + 1, 7, dtype=id_dtype)}  # fmt: skip
+    return Target(f"EmbeddingBagCollection {name} x{repeats}", ids, tuple(ids), train)
+
+
+def _quieten_child(torch: Any) -> None:
+    """Do as data loaders do: in a forked child, operators of PyTorch itself wait for threads that do not exist."""
+    if os.getpid() != HOME:
+        torch.set_num_threads(1)
+
+
+def _after_step(weight: Any) -> list[Array]:
+    """The table that a fused step has changed, or the rows of its sparse gradient."""
+    if weight.grad is None:
+        return [weight.detach().numpy()]
+    grad = weight.grad.coalesce()
+    return [grad.indices().numpy(), grad.values().numpy()]
