@@ -58,13 +58,20 @@ def _tasks(operator: Operator, dtype: str | None, width: int | None = None) -> I
     sizes = [1, 2 * SMALL] if in_rows else [1, 2 * SMALL, LARGE]
     for size in sizes:
         yield partial(_call, operator, size // entries(operator) + 1, dtype, None, width)
+    if operator.family == "fill_empty_rows" and "default_value" in {pin.name for pin in operator.inputs}:
+        yield partial(_call, operator, SMALL, dtype, None, None, backwards=True)  # rows in no order are counted
     if in_rows and dtype == "float32":  # large calls take ids of 32 bits as they are
         yield partial(_call, operator, LARGE_CALL // entries(operator) + 1, dtype, np.int32, width)
 
 
-def _call(operator: Operator, repeats: int, dtype: str | None, id_dtype: Any, width: int | None) -> None:
+def _call(operator: Operator, repeats: int, dtype: str | None, id_dtype: Any, width: int | None, *,
+          backwards: bool = False) -> None:  # fmt: skip
     attributes = check_attributes(operator, dict(operator.example.attributes))
     forms = enlarged(operator, repeats, dtype, id_dtype, width)
+    if backwards:
+        lists = {pin.name for pin in operator.inputs if pin.shape.startswith("[N")}
+        forms = ({name: array[::-1].copy() if name in lists else array for name, array in form.items()}
+                 for form in forms)  # fmt: skip
     first_accepted(lambda form: operator(*form.values(), **attributes), forms)
 
 
