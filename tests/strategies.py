@@ -10,89 +10,36 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from hypothesis import strategies as st
 
-from golden import QUANTISED
-
-Array = np.ndarray[Any, Any]
-Args = dict[str, Any]
-Random = np.random.Generator
-
-FLOATS = [np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)]
-INTEGERS = [np.dtype(f"{sign}int{bits}") for bits in (8, 16, 32, 64) for sign in ("", "u")]
-REALS = FLOATS + INTEGERS
-NUMBERS = [*REALS, np.dtype(np.complex64), np.dtype(np.complex128)]
-INEXACT = [*FLOATS, np.dtype(np.complex64), np.dtype(np.complex128)]
-ANYTHING = [*NUMBERS, np.dtype(np.bool_), np.dtype(object)]
-SLICED = [*NUMBERS, *QUANTISED.values()]
-
-INT64_MAX = 2**63 - 1
-
-
-# ---------------------------------------------------------------- values
-
-
-def special_floats(dtype: np.dtype[Any]) -> Array:
-    info = ml_dtypes.finfo(dtype)
-    tiny, small, large = float(info.smallest_subnormal), float(info.tiny), float(info.max)
-    one = [np.nan, np.inf, 0.0, 1.0, large, small, tiny, small / 2, 3 * tiny]
-    return np.array(one + [-x for x in one]).astype(dtype)
-
-
-def values(random: Random, dtype: np.dtype[Any], shape: tuple[int, ...], special: float) -> Array:
-    """Random values of any type; `special` is how many of them are the ends and corners of its range."""
-    size = int(np.prod(shape))
-    if dtype.names:
-        return values(random, dtype[0], shape, special).view(dtype)
-    if dtype.kind == "c":
-        part = np.dtype(np.float32 if dtype == np.complex64 else np.float64)
-        return values(random, part, (*shape, 2), special).view(dtype).reshape(shape)
-    if dtype.kind == "b":
-        return random.integers(0, 2, shape).astype(bool)
-    if dtype.kind == "O":
-        array = np.empty(size, object)
-        array[:] = [random.bytes(int(random.integers(0, 5))) for _ in range(size)]
-        return array.reshape(shape)
-    if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        array = random.integers(info.min, info.max, size, dtype, endpoint=True)
-        corners = np.array([info.min, info.max, 0, 1], dtype)
-    else:
-        # Magnitudes that differ a little, so that the order of additions shows in the last bits.
-        array = (random.standard_normal(size) * 2.0 ** random.integers(-4, 5, size)).astype(dtype)
-        corners = special_floats(dtype)
-    array = np.where(random.random(size) < special, random.choice(corners, size), array)
-    return array.reshape(shape)
-
-
-def trailing_shapes() -> st.SearchStrategy[tuple[int, ...]]:
-    """What follows the first dimension: ranks 1 to 4, zero sizes, and rows past one vector register."""
-    few = st.lists(st.integers(0, 3), max_size=3).map(tuple)
-    return few | st.integers(1, 40).map(lambda width: (width,))
-
-
-def index_dtypes() -> st.SearchStrategy[np.dtype[Any]]:
-    return st.sampled_from([np.dtype(np.int32), np.dtype(np.int64)])
-
-
-def randoms() -> st.SearchStrategy[Random]:
-    return st.integers(0, 2**32 - 1).map(np.random.default_rng)
-
-
-def specials() -> st.SearchStrategy[float]:
-    """Few corners leave most sums finite; many of them meet each other."""
-    return st.sampled_from([0.0, 0.05, 0.6])
-
-
-def scalars(number: int) -> st.SearchStrategy[Any]:
-    """A size as users write it: an int, or a scalar array."""
-    kinds = [int, np.int64, lambda n: np.array(n, np.int64)]
-    if number < 2**31:
-        kinds += [np.int32, lambda n: np.array(n, np.int32)]
-    return st.sampled_from(kinds).map(lambda kind: kind(number))
-
+from strategies_segments import (
+    max_share_grads,
+    max_shares,
+    prod_shares,
+    segment_takes,
+    sorted_means,
+    sorted_products,
+    sorted_rows,
+    unsorted_products,
+    unsorted_rows,
+)
+from strategy_values import (
+    ANYTHING,
+    FLOATS,
+    INEXACT,
+    INT64_MAX,
+    NUMBERS,
+    REALS,
+    SLICED,
+    Args,
+    index_dtypes,
+    randoms,
+    scalars,
+    specials,
+    trailing_shapes,
+    values,
+)
 
 # ---------------------------------------------------------------- segments
 
@@ -268,117 +215,6 @@ def chosen_ranks(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool) -> Arg
     unique = np.unique(chosen)
     chosen[random.random(chosen.shape) < draw(st.sampled_from([0.0, 0.3, 1.0]))] = -1
     return {"sorted_unique_indices": unique, "chosen": chosen}
-
-
-# ---------------------------------------------------------------- segments of rows
-
-
-@st.composite
-def rows_by_segment(
-    draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool, counted: bool = True, product: bool = False
-) -> Args:
-    """Rows in sorted segments; long ones, in packets and beside them, have an order of their own."""
-    random, special = draw(randoms()), draw(specials())
-    n = draw(st.integers(0, 60))
-    rises = random.random(n) < draw(st.sampled_from([0.0, 0.05, 0.2, 1.0]))
-    steps = rises * random.integers(1, draw(st.integers(2, 4)), n)
-    segment_ids = (draw(st.integers(0, 2)) + np.cumsum(steps)).astype(draw(index_dtypes()))
-    shape = (n, *draw(trailing_shapes()))
-    if tensorflow and dtype.kind == "c":
-        special = 0.0
-    data = factors(random, dtype, shape) if product and tensorflow else values(random, dtype, shape, special)
-    args: Args = {"data": data, "segment_ids": segment_ids}
-    if counted and not tensorflow and draw(st.booleans()):  # TensorFlow has that only where XLA compiles it
-        used = int(segment_ids[-1]) + 1 if n else 0
-        args["num_segments"] = draw(scalars(used + draw(st.integers(0, 3))))
-    return args
-
-
-def factors(random: Random, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
-    """Values whose products stay far from the subnormal numbers, which TensorFlow flushes to 0 in between.
-
-    Its products of complex numbers with infinite parts depend on the column (docs/deviations.md).
-    """
-    if dtype.kind in "iu":
-        return values(random, dtype, shape, 0.05)
-    sizes = 1 + random.standard_normal(shape) / 8
-    if dtype.kind == "c":
-        return (sizes + 1j * random.standard_normal(shape) / 8).astype(dtype)
-    corners = random.choice([0.0, np.inf, np.nan, -0.0], shape)
-    found = np.where(random.random(shape) < 0.02, corners, sizes * random.choice([-1, 1], shape))
-    return found.astype(dtype)
-
-
-def sorted_rows(dtype: np.dtype[Any], tensorflow: bool) -> st.SearchStrategy[Args]:
-    return rows_by_segment(dtype, tensorflow)
-
-
-def sorted_products(dtype: np.dtype[Any], tensorflow: bool) -> st.SearchStrategy[Args]:
-    return rows_by_segment(dtype, tensorflow, product=True)
-
-
-def sorted_means(dtype: np.dtype[Any], tensorflow: bool) -> st.SearchStrategy[Args]:
-    return rows_by_segment(dtype, tensorflow, counted=False)
-
-
-@st.composite
-def unsorted_rows(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool, product: bool = False) -> Args:
-    random, special = draw(randoms()), draw(specials())
-    ranks = st.lists(st.integers(0, 5), max_size=3).map(tuple) | st.integers(0, 60).map(lambda n: (n,))
-    shape, segments = draw(ranks), draw(st.integers(1, 6))
-    ids = random.integers(draw(st.sampled_from([-2, 0])), segments, shape)
-    full = (*shape, *draw(trailing_shapes()))
-    return {
-        "data": factors(random, dtype, full) if product and tensorflow else values(random, dtype, full, special),
-        "segment_ids": np.asarray(ids, draw(index_dtypes())),
-        "num_segments": draw(scalars(segments + draw(st.integers(0, 2)))),
-    }
-
-
-def unsorted_products(dtype: np.dtype[Any], tensorflow: bool) -> st.SearchStrategy[Args]:
-    return unsorted_rows(dtype, tensorflow, product=True)
-
-
-@st.composite
-def segment_takes(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool) -> Args:
-    random, special = draw(randoms()), draw(specials())
-    segments, n = draw(st.integers(1, 6)), draw(st.integers(0, 40))
-    return {
-        "grad": values(random, dtype, (segments, *draw(trailing_shapes())), special),
-        "segment_ids": random.integers(-1, segments, n).astype(draw(index_dtypes())),
-    }
-
-
-@st.composite
-def segment_shares(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool, backward: bool, product: bool) -> Args:
-    """Gradients of largest and smallest rows, of which some are equal; of products, with and without zeros."""
-    random, special = draw(randoms()), draw(specials())
-    segments, n, tail = draw(st.integers(1, 5)), draw(st.integers(0, 30)), draw(trailing_shapes())
-    pool = values(random, dtype, (draw(st.integers(1, 30)), *tail), special)
-    if product and draw(st.booleans()):
-        pool[random.random(pool.shape) < 0.2] = 0
-    ids = random.integers(-1, segments, n).astype(draw(index_dtypes()))
-    data = pool[random.integers(0, len(pool), n)]
-    grad = values(random, dtype, (segments, *tail) if backward else data.shape, special)
-    if product:
-        return {"grad": grad, "data": data, "segment_ids": ids}
-    output = np.zeros((segments, *tail), dtype)
-    for i in range(n):
-        if ids[i] >= 0 and random.random() < 0.5:
-            output[ids[i]] = data[i]
-    return {"grad": grad, "data": data, "output": output, "segment_ids": ids}
-
-
-def max_shares(dtype: np.dtype[Any], tensorflow: bool) -> st.SearchStrategy[Args]:
-    return segment_shares(dtype, tensorflow, backward=True, product=False)
-
-
-def max_share_grads(dtype: np.dtype[Any], tensorflow: bool) -> st.SearchStrategy[Args]:
-    return segment_shares(dtype, tensorflow, backward=False, product=False)
-
-
-def prod_shares(dtype: np.dtype[Any], tensorflow: bool) -> st.SearchStrategy[Args]:
-    return segment_shares(dtype, tensorflow, backward=True, product=True)
 
 
 # ---------------------------------------------------------------- offsets
