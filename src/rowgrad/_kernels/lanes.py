@@ -58,10 +58,15 @@ def lanes_for(sums: "np.dtype[Any]", width: int) -> "np.ndarray[Any, Any]":
     return np.empty((0,) * max(counts, default=1).bit_length(), sums)
 
 
+def lane_count(lanes_for: Any) -> int:
+    """How many lanes a vector has, by what `lanes_for` gave, or by the Numba type of that."""
+    return 1 << int(lanes_for.ndim - 1)
+
+
 @intrinsic
 def zeros(typingctx: Any, lanes_for: Any) -> Any:
     """Zeros in the type and number that `lanes_for` tells."""
-    lanes = Lanes(lanes_for.dtype, 1 << (lanes_for.ndim - 1))
+    lanes = Lanes(lanes_for.dtype, lane_count(lanes_for))
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return ir.Constant(context.get_value_type(lanes), None)

@@ -7,8 +7,8 @@ bit. A word is the row shifted left by `shift`, then the partner.
 
 import numpy as np
 
-from rowgrad._kernels.compile import inline, inline_late, kernel
-from rowgrad._kernels.raw import peek, poke
+from rowgrad._kernels.compile import inline, kernel
+from rowgrad._kernels.raw import fill_range, peek, poke
 from rowgrad._kernels.sharing import add_up, atomic_add, chunk_start, enter, leave, lowest, share
 
 # More bits a pass touch more pages at a time than the TLB holds; fewer need more passes.
@@ -53,12 +53,6 @@ def _count_ids(words, first, last, low, mask, counts, shared):
     atomic_add(counts, run_of, run)
 
 
-@inline_late
-def _clear(array, first, last):
-    for i in range(first, last):  # a slice would do the same, and take a quarter of a second to compile
-        poke(array, i, 0)
-
-
 @inline
 def _count_digits(words, first, last, low, mask, histogram, base):
     for i in range(first, last):
@@ -81,7 +75,7 @@ def pack(workers, chunks, strips, rows, partners, row_limit, partner_limit, shif
     buckets = 1 << digit_bits
     for strip in share(workers, 0, strips):
         poke(bad, strip, -1)
-        _clear(histogram, strip * buckets, (strip + 1) * buckets)
+        fill_range(histogram, strip * buckets, (strip + 1) * buckets, 0)
         first, stop = chunk_start(strip, strips, size), chunk_start(strip + 1, strips, size)
         while first < stop:
             last = min(first + BLOCK, stop)
@@ -130,7 +124,7 @@ def sort(workers, chunks, strips, shift, passes, digit_bits, first_words, second
         if digit > 0:
             for strip in share(workers, phase, strips):
                 base = strip * buckets
-                _clear(histogram, base, base + buckets)
+                fill_range(histogram, base, base + buckets, 0)
                 _count_digits(source, chunk_start(strip, strips, size), chunk_start(strip + 1, strips, size), low,
                               mask, histogram, base)  # fmt: skip
             phase += 1

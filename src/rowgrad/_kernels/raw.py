@@ -10,7 +10,7 @@ from numba import types
 from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic
 
-from rowgrad._kernels.compile import inline
+from rowgrad._kernels.compile import inline, inline_late
 
 
 @inline
@@ -95,3 +95,10 @@ def prefetch(typingctx: Any, array: Any, position: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, types.intp), codegen
+
+
+@inline_late
+def fill_range(array, first, last, value):
+    """array[first:last] = value; both positions must be in the array. Numba's slices take far longer to compile."""
+    for i in range(first, last):
+        poke(array, i, value)

@@ -17,7 +17,7 @@ from numba.extending import intrinsic
 
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.lanes import block_start, count, fill, load, store, take_last, zeros
-from rowgrad._kernels.raw import peek, peek_bounded
+from rowgrad._kernels.raw import fill_range, peek, peek_bounded, poke
 from rowgrad._kernels.sharing import chunk_start, enter, leave, lowest, share
 
 LONG = 16  # rows of a segment from which on packets have four totals
@@ -231,7 +231,7 @@ def _next_block(ids, first, stop, rows, before, width, empty, output):
         for i in range(first, last):
             segment = peek_bounded(ids, i, rows)
             if segment > before + 1:
-                output[(before + 1) * width : segment * width] = empty
+                fill_range(output, (before + 1) * width, segment * width, empty)
             before = segment
     return last, segments
 
@@ -272,7 +272,7 @@ def reduce_wide(workers, chunks, ids, rows, data, width, packed, packed_kind, ki
                 first = end
             first = last
         if stop == ids.size:
-            output[(before + 1) * width : rows * width] = empty[0]
+            fill_range(output, (before + 1) * width, rows * width, empty[0])
     found = lowest(bad, chunks)
     leave(workers, seen)
     return found
@@ -299,10 +299,22 @@ def reduce_narrow(workers, chunks, ids, rows, data, width, kind, start, empty, m
             before = peek_bounded(ids, last - 1, rows)
             first = last
         if stop == ids.size:
-            output[(before + 1) * width : rows * width] = empty[0]
+            fill_range(output, (before + 1) * width, rows * width, empty[0])
     found = lowest(bad, chunks)
     leave(workers, seen)
     return found
+
+
+@inline
+def past_the_end(workers, chunks, ids, rows, bad):
+    """The first phase of a kernel: -1, or a position before the first id past `rows`. `bad` has room for each chunk."""
+    for chunk in share(workers, 0, chunks):
+        first, last = chunk_start(chunk, chunks, ids.size), chunk_start(chunk + 1, chunks, ids.size)
+        wrong = False
+        for i in range(first, last):
+            wrong |= peek(ids, i) >= rows
+        poke(bad, chunk, first if wrong else -1)
+    return lowest(bad, chunks)
 
 
 @kernel
@@ -317,20 +329,14 @@ def reduce_unsorted(workers, chunks, strips, ids, rows, data, width, kind, start
     seen = enter(workers)
     size = ids.size
     lanes = zeros(lanes_for)
-    for chunk in share(workers, 0, chunks):
-        first, last = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
-        wrong = False
-        for i in range(first, last):
-            wrong |= peek(ids, i) >= rows
-        bad[chunk] = first if wrong else -1
-    wrong = lowest(bad, chunks)
+    wrong = past_the_end(workers, chunks, ids, rows, bad)
     if wrong >= 0:
         leave(workers, seen)
         return wrong
 
     for strip in share(workers, 1, strips):
         low, high = chunk_start(strip, strips, rows), chunk_start(strip + 1, strips, rows)
-        totals[low * width : high * width] = start[0]
+        fill_range(totals, low * width, high * width, start[0])
         for i in range(size):
             row = peek(ids, i)
             if low <= row < high:

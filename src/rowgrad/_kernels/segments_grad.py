@@ -12,9 +12,9 @@ from numba.extending import intrinsic
 
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.lanes import block_start, count, fill, load, store, take_last, zeros
-from rowgrad._kernels.raw import peek
-from rowgrad._kernels.segments import divided
-from rowgrad._kernels.sharing import chunk_start, enter, leave, lowest, share
+from rowgrad._kernels.raw import fill_range, peek
+from rowgrad._kernels.segments import divided, past_the_end
+from rowgrad._kernels.sharing import chunk_start, enter, leave, share
 
 
 @intrinsic
@@ -36,14 +36,6 @@ def _add(lanes, totals, start, column, here, value):
     store(totals, start + here, take_last(total + value, total, count(lanes) - (column - here)))
 
 
-@inline
-def _past_the_end(ids, first, last, rows):
-    wrong = False
-    for i in range(first, last):
-        wrong |= peek(ids, i) >= rows
-    return first if wrong else np.int64(-1)
-
-
 @kernel
 def take_rows(workers, chunks, ids, rows, grad, width, divisors, lanes_for, output, bad):
     """output[i] = grad[ids[i]], over the divisor of that row, if there are any; 0 for negative ids.
@@ -53,9 +45,7 @@ def take_rows(workers, chunks, ids, rows, grad, width, divisors, lanes_for, outp
     seen = enter(workers)
     size = ids.size
     lanes = zeros(lanes_for)
-    for chunk in share(workers, 0, chunks):
-        bad[chunk] = _past_the_end(ids, chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size), rows)
-    wrong = lowest(bad, chunks)
+    wrong = past_the_end(workers, chunks, ids, rows, bad)
     if wrong >= 0:
         leave(workers, seen)
         return wrong
@@ -72,7 +62,7 @@ def take_rows(workers, chunks, ids, rows, grad, width, divisors, lanes_for, outp
                         value = divided(value, divisor)
                     store(output, i * width + here, value)
             else:
-                output[i * width : (i + 1) * width] = 0
+                fill_range(output, i * width, (i + 1) * width, 0)
     leave(workers, seen)
     return np.int64(-1)
 
@@ -90,18 +80,16 @@ def max_grad(workers, chunks, strips, ids, rows, data, best, values, width, back
     size = ids.size
     lanes = zeros(lanes_for)
     one = fill(lanes, 1)
-    for chunk in share(workers, 0, chunks):
-        bad[chunk] = _past_the_end(ids, chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size), rows)
-    wrong = lowest(bad, chunks)
+    wrong = past_the_end(workers, chunks, ids, rows, bad)
     if wrong >= 0:
         leave(workers, seen)
         return wrong
 
     for strip in share(workers, 1, strips):
         low, high = chunk_start(strip, strips, rows), chunk_start(strip + 1, strips, rows)
-        counts[low * width : high * width] = 0
+        fill_range(counts, low * width, high * width, 0)
         if not backward:
-            totals[low * width : high * width] = 0
+            fill_range(totals, low * width, high * width, 0)
         for i in range(size):
             row = peek(ids, i)
             if low <= row < high:
@@ -131,7 +119,7 @@ def max_grad(workers, chunks, strips, ids, rows, data, best, values, width, back
                     value, extreme = load(lanes, data, i * width + here), load(lanes, best, place)
                     store(output, i * width + here, where_equal(value, extreme, share_of_each, lanes))
             else:
-                output[i * width : (i + 1) * width] = 0
+                fill_range(output, i * width, (i + 1) * width, 0)
     leave(workers, seen)
     return np.int64(-1)
 
@@ -148,17 +136,15 @@ def prod_grad(workers, chunks, strips, ids, rows, data, grad, width, lanes_for, 
     size = ids.size
     lanes = zeros(lanes_for)
     one = fill(lanes, 1)
-    for chunk in share(workers, 0, chunks):
-        bad[chunk] = _past_the_end(ids, chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size), rows)
-    wrong = lowest(bad, chunks)
+    wrong = past_the_end(workers, chunks, ids, rows, bad)
     if wrong >= 0:
         leave(workers, seen)
         return wrong
 
     for strip in share(workers, 1, strips):
         low, high = chunk_start(strip, strips, rows), chunk_start(strip + 1, strips, rows)
-        counts[low * width : high * width] = 0
-        totals[low * width : high * width] = 1
+        fill_range(counts, low * width, high * width, 0)
+        fill_range(totals, low * width, high * width, 1)
         for i in range(size):
             row = peek(ids, i)
             if low <= row < high:
@@ -183,6 +169,6 @@ def prod_grad(workers, chunks, strips, ids, rows, data, grad, width, lanes_for, 
                     others = where_equal(value, lanes, alone, where_equal(number, lanes, product / value, lanes))
                     store(output, i * width + here, load(lanes, grad, place) * others)
             else:
-                output[i * width : (i + 1) * width] = 0
+                fill_range(output, i * width, (i + 1) * width, 0)
     leave(workers, seen)
     return np.int64(-1)

@@ -61,7 +61,7 @@ def _pool(kind: int, data: Array, indices: Array, segment_ids: Array, num_segmen
     workers = Workers(size * (16 + row_size))
     nontemporal = output.nbytes >= NONTEMPORAL and is_nontemporal(output, row_size)
     lanes = kernels.lanes.lanes_for(sums, width)
-    wide, scaled = None if width == 1 << (lanes.ndim - 1) else lanes, None if kind == SUM else lanes
+    wide, scaled = None if width == kernels.lanes.lane_count(lanes) else lanes, None if kind == SUM else lanes
     bad = workers.run(
         kernels.sparse_segment.pool, *ids, rows, data_rows, source, width, kind, lanes, wide, scaled, target,
         nontemporal, not zero, AHEAD if data.nbytes > CACHED else 0, np.empty(workers.chunks, INT64),
