@@ -30,6 +30,8 @@ v1 = tf.compat.v1
 # Sums and products of floats round in another order there.
 MATH = ("elementwise", "reductions", "losses", "sparse_dense", "updates", "products")
 EXPORTED = [name for name in example_pages.EXAMPLES if name in GRAPH_OPS or name in RECIPES or name == "ConcatOffset"]
+# TensorFlow has these only in functions that XLA compiles (deviation D15).
+COMPILED = ("SegmentSumV2", "SegmentProdV2", "SegmentMaxV2", "SegmentMinV2")
 
 
 class Running:
@@ -127,7 +129,12 @@ def test_what_is_read_exists_in_tensorflow(op: str) -> None:
 @pytest.mark.parametrize("wired", [False, True], ids=["literals", "wired"])
 @pytest.mark.parametrize("operator", [BLOCKS[name] for name in EXPORTED], ids=EXPORTED)
 def test_every_operator(operator: Operator, wired: bool) -> None:
-    check(example_pages.of_example(operator, wired=wired))
+    page = example_pages.of_example(operator, wired=wired)
+    if operator.name in COMPILED:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="No OpKernel was registered"):
+            Running(page).step()
+    else:
+        check(page)
 
 
 def test_values_of_every_type() -> None:
