@@ -14,6 +14,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from naive_sparse import *  # noqa: F403
+
 Array = np.ndarray[Any, Any]
 quiet = np.errstate(all="ignore")  # integers wrap, floats overflow: both are wanted here
 

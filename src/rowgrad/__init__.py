@@ -22,7 +22,7 @@ from rowgrad._ops.results import (
     ReshapedEntries,
     RowGradient,
     SegmentMax,
-    SparseTensor,
+    SparseEntries,
 )
 from rowgrad._runtime.threads import get_num_threads, set_num_threads
 from rowgrad.errors import (
@@ -58,7 +58,7 @@ __all__ = [
     "RowGradient",
     "RowgradError",
     "SegmentMax",
-    "SparseTensor",
+    "SparseEntries",
     "Table",
     "embedding_lookup_sparse",
     "errors",

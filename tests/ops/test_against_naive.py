@@ -34,7 +34,7 @@ COPIES = (
     *("sparse_slice", "sparse_slice_grad", "sparse_slice_grad_grad", "sparse_segment_max_grad_grad"),
 )
 # These take ids and no values.
-ON_IDS = ("index_rank", "chosen_rank", "segment_ids_from_offsets", "sparse_reshape")
+ON_IDS = ("index_rank", "chosen_rank", "segment_ids_from_offsets", "sparse_reshape", "sparse_reduce_segments")
 
 
 @pytest.fixture(autouse=True)

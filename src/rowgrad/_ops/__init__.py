@@ -22,6 +22,7 @@ FAMILIES = {
     "fill_empty_rows": "Filling empty rows",
     "sparse_slice": "Slicing sparse tensors",
     "reorder": "Order and shape of sparse tensors",
+    "sparse_reduce": "Reductions of sparse tensors",
     "sparse_dense": "From sparse to dense",
 }
 for _family in FAMILIES:

@@ -56,8 +56,8 @@ class ReshapedEntries(NamedTuple):
     output_shape: Any
 
 
-class SparseTensor(NamedTuple):
-    """A sparse tensor cut out of another one."""
+class SparseEntries(NamedTuple):
+    """The entries and the shape of a sparse tensor that an operator gives."""
 
     output_indices: Any
     output_values: Any

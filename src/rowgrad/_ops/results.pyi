@@ -52,8 +52,8 @@ class ReshapedEntries(NamedTuple, Generic[A]):
     output_indices: A
     output_shape: A
 
-class SparseTensor(NamedTuple, Generic[A]):
-    """A sparse tensor cut out of another one."""
+class SparseEntries(NamedTuple, Generic[A]):
+    """The entries and the shape of a sparse tensor that an operator gives."""
 
     output_indices: A
     output_values: A
