@@ -145,7 +145,8 @@ def group_small(indices, entries, rank, order, kept, fields, words, spare, start
         for a in range(rank):
             width = fields[rank + a]
             word = word << width | (peek(indices, i * rank + order[a]) - fields[a]) & ((np.int64(1) << width) - 1)
-        is_sorted = is_sorted and word >= before
+        if word < before:
+            is_sorted = False
         before = word
         poke(words, i, word << position_bits | i)
     if not is_sorted:
