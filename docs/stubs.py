@@ -178,6 +178,8 @@ def _optional(parameter: Parameter) -> Parameter:
 
 
 def _result(operator: Operator, array: str) -> str:
+    if operator.raw is not None:
+        return "Any"
     return f"{operator.result.__name__}[{array}]" if operator.result else array
 
 

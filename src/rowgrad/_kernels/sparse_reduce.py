@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.lanes import INT32, Lanes, count, fill, load, store, zeros
-from rowgrad._kernels.raw import peek, poke
+from rowgrad._kernels.raw import peek, peek_bounded, poke
 from rowgrad._kernels.segments import ADD, combine
 from rowgrad._kernels.sharing import add_up, chunk_start, enter, leave, share
 
@@ -111,19 +111,17 @@ def _reduce_long(packed_kind, kind, start, lanes, one, values, first, size, stac
     return load(one, totals, 0)
 
 
-@kernel
-def group_small(indices, entries, rank, order, kept, fields, words, spare, starts, found):
-    """All of it in one call, for few entries: put them in order, find the groups and the index of each.
+@inline
+def _order(indices, entries, rank, order, fields, words, spare):
+    """Put few entries in order, by words with as many bits for each index as its dimension needs, the position last.
 
-    `order` has the dimensions that tell groups apart, `kept` of them, then the others; `fields` has room for two
-    numbers per dimension. Each index gets as many bits of a word as its dimension needs, the position of its entry
-    comes last. Returns the number of groups, negative if the entries were in order as they came, or 0 if words would
-    need more than 63 bits. An index that changes meanwhile is cut to its bits.
+    `order` has the dimensions, the one that matters most first; `fields` becomes the lowest index and the bits of each.
+    Returns the bits of a position, or -1 if words would need more than 63 bits, and whether entries came in order. An
+    index that changes meanwhile is cut to its bits.
     """
     position_bits, bits = np.int64(0), np.int64(0)
     while (entries - 1) >> position_bits != 0:
         position_bits += 1
-    shift = position_bits
     for a in range(rank):
         axis = order[a]
         low = high = peek(indices, axis)
@@ -136,9 +134,7 @@ def group_small(indices, entries, rank, order, kept, fields, words, spare, start
         fields[a], fields[rank + a] = low, width
         bits += width
         if bits + position_bits > 63:
-            return np.int64(0)
-        if a >= kept:
-            shift += width
+            return np.int64(-1), False
     before, is_sorted = np.int64(-1), True
     for i in range(entries):
         word = np.int64(0)
@@ -151,6 +147,28 @@ def group_small(indices, entries, rank, order, kept, fields, words, spare, start
         poke(words, i, word << position_bits | i)
     if not is_sorted:
         _sort_small(words, spare, entries, position_bits, bits)
+    return position_bits, is_sorted
+
+
+@kernel
+def order_small(indices, entries, rank, order, fields, words, spare):
+    """Put few entries in order: returns 0 if they were, -1 if words cannot do it, else the bits of a position."""
+    position_bits, is_sorted = _order(indices, entries, rank, order, fields, words, spare)
+    return np.int64(0) if is_sorted else position_bits
+
+
+@kernel
+def group_small(indices, entries, rank, order, kept, fields, words, spare, starts, found):
+    """All of it in one call, for few entries: put them in order, find the groups and the index of each.
+
+    `order` has the dimensions that tell groups apart, `kept` of them, then the others. Returns the number of groups,
+    negative if the entries were in order as they came, or 0 if it cannot be done by words.
+    """
+    shift, is_sorted = _order(indices, entries, rank, order, fields, words, spare)
+    if shift < 0:
+        return np.int64(0)
+    for a in range(kept, rank):
+        shift += fields[rank + a]
     groups = np.int64(0)
     for i in range(entries):
         if i == 0 or peek(words, i) >> shift != peek(words, i - 1) >> shift:
@@ -294,3 +312,56 @@ def locate(workers, chunks, indices, rank, strides, limits, places, bad):
         found |= bad[chunk] != 0
     leave(workers, seen)
     return found
+
+
+@kernel
+def find_parts(workers, chunks, indices, rank, axis, limits, size, longer, table, parts, counts, number):
+    """The part of each entry, cut along `axis`, and how many of a chunk are in each; tells whether one is out of range.
+
+    The first `longer` parts are of `size` + 1, the others of `size`. `table` has the part of each index, or is empty.
+    """
+    seen = enter(workers)
+    entries = parts.size
+    border = longer * (size + 1)
+    for chunk in share(workers, 0, chunks):
+        base = chunk * (number + 1)
+        counts[base : base + number + 1] = 0
+        for i in range(chunk_start(chunk, chunks, entries), chunk_start(chunk + 1, chunks, entries)):
+            wrong = False
+            for d in range(rank):
+                here = peek(indices, i * rank + d)
+                wrong |= (here < 0) | (here >= limits[d])
+            here = peek_bounded(indices, i * rank + axis, limits[axis])
+            if table.size > 0:
+                part = np.int64(table[here])
+            elif here < border:
+                part = here // (size + 1)
+            else:
+                part = longer + (here - border) // size
+            poke(parts, i, part)
+            counts[base + part] += 1
+            counts[base + number] += wrong
+    found = False
+    for chunk in range(chunks):
+        found |= counts[chunk * (number + 1) + number] != 0
+    leave(workers, seen)
+    return found
+
+
+@kernel
+def take_parts(workers, chunks, indices, rank, axis, begins, parts, number, values, width, starts, found, taken):
+    """Copy the entries, part after part, counted from where their part begins; `starts` has the place of each chunk."""
+    seen = enter(workers)
+    entries = parts.size
+    for chunk in share(workers, 0, chunks):
+        base = chunk * number
+        for i in range(chunk_start(chunk, chunks, entries), chunk_start(chunk + 1, chunks, entries)):
+            part = np.int64(peek(parts, i))
+            place = peek(starts, base + part)
+            poke(starts, base + part, place + 1)
+            for d in range(rank):
+                poke(found, place * rank + d, peek(indices, i * rank + d))
+            poke(found, place * rank + axis, peek(indices, i * rank + axis) - begins[part])
+            for word in range(width):
+                poke(taken, place * width + word, peek(values, i * width + word))
+    leave(workers, seen)

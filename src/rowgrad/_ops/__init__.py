@@ -23,6 +23,7 @@ FAMILIES = {
     "sparse_slice": "Slicing sparse tensors",
     "reorder": "Order and shape of sparse tensors",
     "sparse_reduce": "Reductions of sparse tensors",
+    "sparse_join": "Joining and cutting sparse tensors",
     "sparse_dense": "From sparse to dense",
 }
 for _family in FAMILIES:

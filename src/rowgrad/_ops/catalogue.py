@@ -57,7 +57,7 @@ class Operator:
     operators (see `gradients`). `options` are keyword arguments that change how the result is made, not what it is:
     ``out`` and ``plan``. `function` is the name in snake case, for those that have one; it stands at the top level of
     the package and of the front ends, unless the operator is `raw_only`: there only to differentiate others. `module`
-    is where it is under TensorFlow's name.
+    is where it is under TensorFlow's name, and `raw` the function there, where that gives lists of arrays.
 
     `shape_rule` gives the shapes of the outputs where the notation of pins does not (see `shapes`). `updates` names,
     for each input that is a variable, the output that is its new value. `role` is ``"operator"``, or what the block
@@ -88,6 +88,7 @@ class Operator:
     role: str = "operator"
     module: str = "raw_ops"
     raw_only: bool = False
+    raw: Callable[..., Any] | None = None
     fitters: tuple[Input, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -143,7 +144,7 @@ class Operator:
                 if not self._alike or self._are_alike(values):  # type: ignore[attr-defined]
                     return self.compute(*values)
             results = self.compute(*self._fit(values))
-            kind = _first_kind(values)
+            kind = first_kind(values)
             if kind is not arrays.NUMPY:
                 if self.result is None:
                     return kind.hand_back(results)
@@ -160,7 +161,7 @@ class Operator:
             settings["plan"] = plan
             values = plan.complete(self, values)
         if out is None:
-            kind = _first_kind(values)
+            kind = first_kind(values)
             results = self.compute(*self._fit(values), **settings)
             if self.result is None:
                 return kind.hand_back(results)
@@ -171,7 +172,7 @@ class Operator:
         if self.result is None:
             return out
         _, *others = results
-        return self.result(out, *map(_first_kind((out,)).hand_back, others))
+        return self.result(out, *map(first_kind((out,)).hand_back, others))
 
     def _arrays(self, fitted: list[Any]) -> Iterator[tuple[str, Array]]:
         """The arrays among the arguments, with the names of their pins."""
@@ -223,12 +224,13 @@ class Operator:
                 return
 
 
-def _first_kind(values: tuple[Any, ...]) -> arrays.Kind:
+def first_kind(values: tuple[Any, ...]) -> arrays.Kind:
+    """The kind of the first array among the arguments, which results are made of."""
     for value in values:
         if type(value) is np.ndarray:
             return arrays.NUMPY
         if isinstance(value, list | tuple) and value and not is_untyped(value):
-            return _first_kind(tuple(value))
+            return first_kind(tuple(value))
         kind = arrays.kind_of(value)
         if kind is not None:
             return kind

@@ -66,6 +66,7 @@ TINTS: dict[str, Tint] = {
     "segments_grad": Tint("#f5e2d6", "#c39a83"),
     "reorder": Tint("#e9e4f0", "#a396b8"),
     "sparse_reduce": Tint("#e2eaf3", "#8fa6c2"),
+    "sparse_join": Tint("#e6f0e0", "#9bb58c"),
     "offsets": Tint("#efe9c8", "#b3a567"),
     "fill_empty_rows": Tint("#f4d9dd", "#c18c95"),
     "sparse_slice": Tint("#d6eaf0", "#7ba9b8"),
