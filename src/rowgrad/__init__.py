@@ -15,6 +15,7 @@ from rowgrad._ops.callables import top_level as _top_level
 from rowgrad._ops.embedding_lookup import embedding_lookup_sparse, safe_embedding_lookup_sparse
 from rowgrad._ops.plan import Plan, plan
 from rowgrad._ops.results import (
+    ChosenEntries,
     FilledRagged,
     FilledRows,
     FillGradient,
@@ -23,6 +24,8 @@ from rowgrad._ops.results import (
     RowGradient,
     SegmentMax,
     SparseEntries,
+    SparseSum,
+    SumGradient,
 )
 from rowgrad._runtime.threads import get_num_threads, set_num_threads
 from rowgrad.errors import (
@@ -43,6 +46,7 @@ _FRONT_ENDS = {"jax": "JAX", "torch": "PyTorch"}  # not in `__all__`: a star imp
 globals().update({name: getattr(_functions, name) for name in _top_level()})
 
 __all__ = [
+    "ChosenEntries",
     "DTypeError",
     "FileError",
     "FillGradient",
@@ -59,6 +63,8 @@ __all__ = [
     "RowgradError",
     "SegmentMax",
     "SparseEntries",
+    "SparseSum",
+    "SumGradient",
     "Table",
     "embedding_lookup_sparse",
     "errors",

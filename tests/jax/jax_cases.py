@@ -24,7 +24,8 @@ Args = dict[str, Any]
 FUNCTIONS = by_function()
 # The size of what these give depends on values, and nothing pads it.
 AT_ONCE = {"sparse_fill_empty_rows", "ragged_fill_empty_rows", "segment_mean", "sparse_slice"} | {
-    "sparse_reduce_sum_sparse", "sparse_reduce_max_sparse",
+    "sparse_reduce_sum_sparse", "sparse_reduce_max_sparse", "sparse_add", "sparse_sparse_maximum",
+    "sparse_sparse_minimum",
 }  # fmt: skip
 PATHS = ["kernels", "portable"]
 # What JAX raises for an error in a callback depends on which of its ways into a program it took.

@@ -80,7 +80,7 @@ def test_gradients(axis: int) -> None:
     indices, values, shapes = (list(column) for column in zip(*parts, strict=True))
     check("SparseConcat", {"indices": indices, "values": values, "shapes": shapes}, {"concat_dim": axis})
     whole = dict(zip(("indices", "values", "shape"), parts[0], strict=True))
-    check("SparseSplit", {"split_dim": axis, **whole}, {"num_split": 3, "index": 1})
+    check("SparseSplitPart", {"split_dim": axis, **whole}, {"num_split": 3, "index": 1})
 
 
 @pytest.mark.parametrize(

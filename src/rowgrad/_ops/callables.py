@@ -4,7 +4,6 @@ All functions are made here, those of `rowgrad`, `raw_ops`, `rowgrad.torch` and 
 they differ. Two operators that share a function's name differ in their last input, which is then optional.
 """
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, Signature
@@ -172,8 +171,6 @@ ON_ARRAYS = FrontEnd(
 
 def make_raw_op(operator: Operator) -> Callable[..., Any]:
     """The function with TensorFlow's name and attributes; `name` is taken, and changes nothing."""
-    if operator.raw is not None:
-        return operator.raw
     return make_function(operator.name, [operator], _raw(operator))
 
 
@@ -189,6 +186,4 @@ def function_signature(operators: list[Operator]) -> Signature:
 
 def raw_signature(operator: Operator) -> Signature:
     """Inputs, then attributes, then `name`, as in TensorFlow."""
-    if operator.raw is not None:
-        return inspect.signature(operator.raw)
     return signature([operator], _raw(operator))

@@ -57,7 +57,7 @@ class Operator:
     operators (see `gradients`). `options` are keyword arguments that change how the result is made, not what it is:
     ``out`` and ``plan``. `function` is the name in snake case, for those that have one; it stands at the top level of
     the package and of the front ends, unless the operator is `raw_only`: there only to differentiate others. `module`
-    is where it is under TensorFlow's name, and `raw` the function there, where that gives lists of arrays.
+    is where it is under TensorFlow's name.
 
     `shape_rule` gives the shapes of the outputs where the notation of pins does not (see `shapes`). `updates` names,
     for each input that is a variable, the output that is its new value. `role` is ``"operator"``, or what the block
@@ -88,7 +88,6 @@ class Operator:
     role: str = "operator"
     module: str = "raw_ops"
     raw_only: bool = False
-    raw: Callable[..., Any] | None = None
     fitters: tuple[Input, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

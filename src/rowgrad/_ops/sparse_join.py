@@ -169,7 +169,7 @@ def _one_part(split_dim: Any, indices: Array, values: Array, shape: Array, *, nu
     return SparseEntries(*(np.array(array) for array in parts[index]))
 
 
-def _split_all(split_dim: Any, indices: Any, values: Any, shape: Any, *, num_split: int, name: Any = None) -> Any:
+def split_all(split_dim: Any, indices: Any, values: Any, shape: Any, *, num_split: int, name: Any = None) -> Any:
     """Cut a sparse tensor into parts along one dimension, as TensorFlow's SparseSplit: a list of each output.
 
     Parameters
@@ -196,13 +196,13 @@ def _split_all(split_dim: Any, indices: Any, values: Any, shape: Any, *, num_spl
     >>> raw_ops.SparseSplit(0, [[0], [3]], [1.0, 2.0], [4], num_split=2).output_values
     [array([1.], dtype=float32), array([2.], dtype=float32)]
     """
-    operator = OPERATORS["SparseSplit"]
+    operator = OPERATORS["SparseSplitPart"]
     given = (split_dim, indices, values, shape)
     try:
         settings = check_attributes(operator, {"num_split": num_split})
         parts = split(*operator._fit(given), num_split=settings["num_split"])
     except RowgradError as error:
-        error.op = operator.name
+        error.op = "SparseSplit"
         raise
     kind = first_kind(given)
     return SplitEntries(*([kind.hand_back(array) for array in arrays] for arrays in zip(*parts, strict=True)))
@@ -275,10 +275,10 @@ declare(Operator(
 ))  # fmt: skip
 
 declare(Operator(
-    name="SparseSplit",
+    name="SparseSplitPart",
     function=None,
     family="sparse_join",
-    summary="Cut a sparse tensor into parts along one dimension.",
+    summary="One of the parts that a sparse tensor is cut into along one dimension.",
     inputs=(
         Pin("split_dim", "int64", "[]", "The dimension along which to cut; negative ones count from the last."),
         Pin("indices", "int64", "[N, rank]", "The index of each entry, in any order."),
@@ -290,7 +290,7 @@ declare(Operator(
     attributes=(
         Attribute("num_split", REQUIRED, "How many parts; the first ones are one longer, if there is a rest.",
                   kind="int"),
-        Attribute("index", 0, "Which part a block gives, counted from 0; `raw_ops.SparseSplit` gives all.",
+        Attribute("index", 0, "Which part, counted from 0.",
                   kind="int"),
     ),
     formula="part p has the entries with begin[p] ≤ index[split_dim] < begin[p + 1], and counts from begin[p]",
@@ -320,7 +320,8 @@ declare(Operator(
         )
     },
     result=SparseEntries,
-    raw=_split_all,
+    notes="`raw_ops.SparseSplit` gives all parts, as TensorFlow does: a list of each output.",
+    in_tensorflow=False,
 ))  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from rowgrad._ops.pins import Pin
 from rowgrad._ops.results import SparseEntries
 from rowgrad._ops.sparse_groups import Groups, check_entries, group, outside, sizes_of
 from rowgrad._runtime import dtypes
-from rowgrad._runtime.dtypes import NUMBERS, REALS, Array
+from rowgrad._runtime.dtypes import IDS, NUMBERS, REALS, Array
 from rowgrad._runtime.memory import allocate, place
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError
@@ -149,7 +149,7 @@ def _segments(input_indices: Array, input_shape: Array, reduction_axes: Any, *, 
     checks.rank("input_shape", input_shape, 1)
     checks.same_length("input_shape", input_shape.size, "a row of input_indices", input_indices.shape[1])
     shape = sizes_of("input_shape", input_shape)
-    axes = _axes(shape, reduction_axes)
+    axes, input_indices = _axes(shape, reduction_axes), input_indices.astype(np.int64, copy=False)
     output = place(out, input_indices.shape[:1], np.int64, argument="input_indices", zero=False)
     if dense:
         kept = [axis for axis in range(len(shape)) if axis not in axes]
@@ -272,9 +272,9 @@ declare(Operator(
     raw_only=True,
     family="sparse_reduce",
     summary="Number the entries of a sparse tensor by the place that a reduction brings them to.",
-    inputs=(ENTRIES[0], ENTRIES[2], AXES),
+    inputs=(*(Pin(pin.name, "Tindices", pin.shape, pin.doc) for pin in (ENTRIES[0], ENTRIES[2])), AXES),
     outputs=(Pin("segment_ids", "int64", "[N]", "The number of each entry's group, or its place in the result."),),
-    types={},
+    types={"Tindices": IDS},
     attributes=(Attribute("dense", False, "Whether to number the places of the dense result, not the groups that "
                                           "have entries."),),
     formula="segment_ids[i] = how many groups come before that of entry i (dense: how many places)",

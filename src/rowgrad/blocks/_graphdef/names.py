@@ -39,6 +39,8 @@ SAME = (
     "SegmentMin", "SegmentMinV2", "UnsortedSegmentSum", "UnsortedSegmentProd", "UnsortedSegmentMax",
     "UnsortedSegmentMin", "SparseReorder", "SparseReshape",
     "SparseReduceSum", "SparseReduceSumSparse", "SparseReduceMax", "SparseReduceMaxSparse", "SparseConcat",
+    "SparseAdd", "SparseAddGrad", "SparseSparseMaximum", "SparseSparseMinimum", "SparseSoftmax", "SparseTensorDenseAdd",
+    "SparseDenseCwiseAdd", "SparseDenseCwiseMul", "SparseDenseCwiseDiv",
     "SparseTensorDenseMatMul", "Assign", "ApplyGradientDescent", "ApplyAdagrad", "ApplyAdam", "SparseApplyAdagrad",
 )  # fmt: skip
 CALLED = {"ReduceSum": "Sum", "ReduceMean": "Mean", "Concat": "ConcatV2", "Gather": "GatherV2", "Add": "AddV2",
