@@ -60,6 +60,7 @@ def _top() -> str:
         "".join(f"from rowgrad import {name} as {name}\n" for name in modules),
         "from rowgrad._runtime.types import A, ArrayLike, Listed, NumPy, Plain, Tensor\n",
         _imports(SOURCE / "__init__.py", {function.__name__ for function in LOOKUPS}),
+        "from rowgrad.sparse import SparseTensor as SparseTensor\n"
         "from rowgrad.tables import Table as Table\n\n__version__: str\n",
         _all(rowgrad.__all__),
     ]

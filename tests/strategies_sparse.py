@@ -122,6 +122,7 @@ def beside_dense(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool, divide
     if tensorflow and dtype in base.FLOATS:  # TensorFlow takes subnormal numbers for 0
         values, dense = (_normal(array) for array in (values, dense))
     if divides:
+        dense = _normal(dense) if dtype in base.FLOATS else dense
         dense = np.where(dense == 0, np.array(1, dtype), dense).astype(dtype)
         if tensorflow and dtype.kind == "i":  # the lowest number over -1 ends TensorFlow's process
             dense = np.abs(np.where(dense == np.iinfo(dtype).min, np.array(1, dtype), dense)).astype(dtype)

@@ -40,7 +40,7 @@ from rowgrad.errors import (
 
 __version__ = "0.1.0"
 
-_SUBMODULES = ("blocks", "optim", "raw_ops", "tables")
+_SUBMODULES = ("blocks", "optim", "raw_ops", "sparse", "tables")
 _FRONT_ENDS = {"jax": "JAX", "torch": "PyTorch"}  # not in `__all__`: a star import loads no framework
 
 globals().update({name: getattr(_functions, name) for name in _top_level()})
@@ -64,6 +64,7 @@ __all__ = [
     "SegmentMax",
     "SparseEntries",
     "SparseSum",
+    "SparseTensor",
     "SumGradient",
     "Table",
     "embedding_lookup_sparse",
@@ -81,6 +82,9 @@ def __getattr__(name: str) -> _Any:
     if name == "Table":
         globals()["Table"] = table = _import_module("rowgrad.tables").Table
         return table
+    if name == "SparseTensor":
+        globals()["SparseTensor"] = tensor = _import_module("rowgrad.sparse").SparseTensor
+        return tensor
     if name in _SUBMODULES:
         return _import_module(f"rowgrad.{name}")
     if name in _FRONT_ENDS:

@@ -10,6 +10,7 @@ from rowgrad import errors as errors
 from rowgrad import jax as jax
 from rowgrad import optim as optim
 from rowgrad import raw_ops as raw_ops
+from rowgrad import sparse as sparse
 from rowgrad import tables as tables
 from rowgrad import torch as torch
 from rowgrad._runtime.types import A, ArrayLike, Listed, NumPy, Plain, Tensor
@@ -35,6 +36,7 @@ from rowgrad.errors import OutOfMemoryError as OutOfMemoryError
 from rowgrad.errors import OutOfRangeError as OutOfRangeError
 from rowgrad.errors import PageError as PageError
 from rowgrad.errors import RowgradError as RowgradError
+from rowgrad.sparse import SparseTensor as SparseTensor
 from rowgrad.tables import Table as Table
 
 __version__: str
@@ -58,6 +60,7 @@ __all__ = [
     "SegmentMax",
     "SparseEntries",
     "SparseSum",
+    "SparseTensor",
     "SumGradient",
     "Table",
     "blocks",
@@ -78,6 +81,7 @@ __all__ = [
     "segment_prod",
     "segment_sum",
     "set_num_threads",
+    "sparse",
     "sparse_add",
     "sparse_dense_cwise_add",
     "sparse_dense_cwise_div",

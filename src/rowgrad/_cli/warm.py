@@ -47,7 +47,7 @@ def tasks() -> list[tuple[str, Callable[[], Any]]]:
 
 def _has_rows(pin: Pin) -> bool:
     """Whether the elements of `pin` are rows of any shape: a table, or a gradient of one."""
-    return "..." in pin.shape
+    return ", ..." in pin.shape
 
 
 def _tasks(operator: Operator, dtype: str, width: int | None = None) -> Iterator[Callable[[], Any]]:
