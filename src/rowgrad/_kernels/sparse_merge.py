@@ -10,20 +10,33 @@ import numpy as np
 
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.lanes import count, first_of, load, store, zeros
-from rowgrad._kernels.raw import peek, poke
+from rowgrad._kernels.raw import known, peek, poke
+from rowgrad._kernels.segments import choose
 from rowgrad._kernels.sharing import add_up, chunk_start, enter, leave, share
 
 TAKE_SUM, TAKE_LARGER, TAKE_SMALLER = 0, 1, 2
 
 
 @inline
-def _compare(left, i, right, j, rank):
-    """-1, 0 or 1: whether index i of `left` comes before index j of `right`, is equal to it, or comes after it."""
+def _order(left, i, right, j, rank):
+    """Whether index i of `left` comes before index j of `right`, and whether it comes after it.
+
+    Without branches for two columns, which are told by None: which entry comes next cannot be predicted.
+    """
+    if rank is None:
+        row, other_row = peek(left, 2 * i), peek(right, 2 * j)
+        column, other_column = peek(left, 2 * i + 1), peek(right, 2 * j + 1)
+        same = row == other_row
+        return (row < other_row) | (same & (column < other_column)), (row > other_row) | (
+            same & (column > other_column)
+        )
+    before, after = False, False
     for d in range(rank):
         one, other = peek(left, i * rank + d), peek(right, j * rank + d)
         if one != other:
-            return -1 if one < other else 1
-    return 0
+            before, after = one < other, one > other
+            break
+    return before, after
 
 
 @kernel
@@ -31,11 +44,11 @@ def pair(a, a_size, b, b_size, rank, lefts, rights):
     """The entries of a and b that make each entry of the union, or -1; tells how many there are."""
     i, j, size = np.int64(0), np.int64(0), np.int64(0)
     while i < a_size and j < b_size:
-        order = _compare(a, i, b, j, rank)
-        poke(lefts, size, i if order <= 0 else np.int64(-1))
-        poke(rights, size, j if order >= 0 else np.int64(-1))
-        i += order <= 0
-        j += order >= 0
+        before, after = _order(a, i, b, j, rank)
+        poke(lefts, size, i | -np.int64(after))  # -1 where it is not taken
+        poke(rights, size, j | -np.int64(before))
+        i += np.int64(not after)
+        j += np.int64(not before)
         size += 1
     while i < a_size:
         poke(lefts, size, i)
@@ -74,15 +87,10 @@ def add_pairs(
         kept = np.int64(0)
         for k in range(chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)):
             i, j = peek(lefts, k), peek(rights, k)
-            stays = True
-            if i < 0:
-                store(sums, k * count(one), load(one, b_values, j * count(one)))
-            elif j < 0:
-                store(sums, k * count(one), load(one, a_values, i * count(one)))
-            else:
-                total = load(one, a_values, i * count(one)) + load(one, b_values, j * count(one))
-                store(sums, k * count(one), total)
-                stays = thresh <= _magnitude(sums, k, one, is_short)
+            left = load(one, a_values, max(i, 0) * count(one))
+            right = load(one, b_values, max(j, 0) * count(one))
+            store(sums, k * count(one), choose(i < 0, right, choose(j < 0, left, left + right)))
+            stays = (i < 0) | (j < 0) | (thresh <= _magnitude(sums, k, one, is_short))
             poke(keeps, k, stays)
             kept += stays
         counts[chunk] = kept
@@ -101,8 +109,7 @@ def take_kept(workers, chunks, size, lefts, rights, a, b, rank, sums, width, kee
             if not peek(keeps, k):
                 continue
             i, j = peek(lefts, k), peek(rights, k)
-            for d in range(rank):
-                poke(indices, place * rank + d, peek(a, i * rank + d) if i >= 0 else peek(b, j * rank + d))
+            _take_index(a, i, b, j, known(rank, 2), indices, place)
             for word in range(width):
                 poke(values, place * width + word, peek(sums, k * width + word))
             place += 1
@@ -110,15 +117,18 @@ def take_kept(workers, chunks, size, lefts, rights, a, b, rank, sums, width, kee
 
 
 @inline
-def _choose(kind, left, right, first_of_equals):
-    """The larger or smaller of two numbers; NaN if one is. Whether to take the first of equal ones is told."""
-    if left != left:
-        return True
-    if right != right:
-        return False
-    if left == right:
-        return first_of_equals
-    return left > right if kind == TAKE_LARGER else left < right
+def _take_index(a, i, b, j, rank, indices, place):
+    """The index of a pair, without a branch, which could not be predicted; both tensors have room for one."""
+    for d in range(rank):
+        one, other = peek(a, max(i, 0) * rank + d), peek(b, max(j, 0) * rank + d)
+        poke(indices, place * rank + d, one if i >= 0 else other)
+
+
+@inline
+def _is_left(kind, left, right, first_of_equals):
+    """Whether the first of two numbers is the larger or smaller one, or NaN; of equal ones, it is told which."""
+    further = (left > right) if kind == TAKE_LARGER else (left < right)
+    return (left != left) | ((right == right) & (further | ((left == right) & first_of_equals)))
 
 
 @kernel
@@ -134,14 +144,10 @@ def choose_pairs(workers, chunks, size, lefts, rights, a, b, rank, a_values, b_v
     for chunk in share(workers, 0, chunks):
         for k in range(chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)):
             i, j = peek(lefts, k), peek(rights, k)
-            left = load(nothing, a_values, i) if i >= 0 else nothing
-            right = load(nothing, b_values, j) if j >= 0 else nothing
-            for d in range(rank):
-                poke(indices, k * rank + d, peek(a, i * rank + d) if i >= 0 else peek(b, j * rank + d))
-            if _choose(kind, first_of(left), first_of(right), k >= packed):
-                store(values, k, left)
-            else:
-                store(values, k, right)
+            left = choose(i < 0, nothing, load(nothing, a_values, max(i, 0)))
+            right = choose(j < 0, nothing, load(nothing, b_values, max(j, 0)))
+            _take_index(a, i, b, j, known(rank, 2), indices, k)
+            store(values, k, choose(_is_left(kind, first_of(left), first_of(right), k >= packed), left, right))
     leave(workers, seen)
 
 
@@ -154,35 +160,41 @@ def mark_chosen(size, lefts, rights, a_values, b_values, lanes_for, kind, ones, 
         i, j = peek(lefts, k), peek(rights, k)
         left = load(nothing, a_values, i) if i >= 0 else nothing
         right = load(nothing, b_values, j) if j >= 0 else nothing
-        is_left = _choose(kind, first_of(left), first_of(right), True)
+        is_left = _is_left(kind, first_of(left), first_of(right), True)
         if i >= 0:
             store(a_chosen, i, one if is_left else nothing)
         if j >= 0:
             store(b_chosen, j, nothing if is_left else one)
 
 
-@inline
-def _match(indices, i, size, total, k, rank, matches):
-    """Where one of the two tensors is beside entry k of the sum: the next position, and whether k is reached."""
-    order = _compare(indices, i, total, k, rank)
-    if order == 0:
-        poke(matches, i, k)
-    return i + (order <= 0), order >= 0
-
-
 @kernel
 def match_sum(a, a_size, b, b_size, total, total_size, rank, a_matches, b_matches):
     """Which entry of a sum each entry of both tensors is part of, or -1 if that did not stay."""
-    a_matches[:] = -1
-    b_matches[:] = -1
     i, j, k = np.int64(0), np.int64(0), np.int64(0)
-    while k < total_size and (i < a_size or j < b_size):
-        a_reached, b_reached = True, True
-        if i < a_size:
-            i, a_reached = _match(a, i, a_size, total, k, rank, a_matches)
-        if j < b_size:
-            j, b_reached = _match(b, j, b_size, total, k, rank, b_matches)
-        k += a_reached and b_reached
+    while i < a_size and j < b_size and k < total_size:
+        a_before, a_after = _order(a, i, total, k, rank)
+        b_before, b_after = _order(b, j, total, k, rank)
+        poke(a_matches, i, k | -np.int64(a_before | a_after))  # written again if it is still to come
+        poke(b_matches, j, k | -np.int64(b_before | b_after))
+        i += np.int64(not a_after)
+        j += np.int64(not b_after)
+        k += np.int64(not (a_before | b_before))
+    i = _match_rest(a, i, a_size, total, k, total_size if j == b_size else k, rank, a_matches)
+    _match_rest(b, j, b_size, total, k, total_size if i == a_size else k, rank, b_matches)
+
+
+@inline
+def _match_rest(indices, i, size, total, k, total_size, rank, matches):
+    """The same for what is left of one of the tensors; tells how many entries there are."""
+    while i < size and k < total_size:
+        before, after = _order(indices, i, total, k, rank)
+        poke(matches, i, k | -np.int64(before | after))
+        i += np.int64(not after)
+        k += np.int64(not before)
+    while i < size:
+        poke(matches, i, np.int64(-1))
+        i += 1
+    return i
 
 
 @kernel

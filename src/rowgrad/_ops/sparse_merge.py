@@ -51,9 +51,19 @@ def _pairs(a_indices: Array, b_indices: Array) -> tuple[int, Array, Array]:
     room = scratch(2 * (a_size + b_size), np.int64)
     lefts, rights = room[: a_size + b_size], room[a_size + b_size :]
     size = kernels.sparse_merge.pair(
-        a_indices.reshape(-1), a_size, b_indices.reshape(-1), b_size, a_indices.shape[1], lefts, rights
+        a_indices.reshape(-1), a_size, b_indices.reshape(-1), b_size, _columns(a_indices), lefts, rights
     )
     return int(size), lefts, rights
+
+
+def _columns(indices: Array) -> int | None:
+    """How many columns there are; None for two, which most have, as a constant for kernels."""
+    return None if indices.shape[1] == 2 else indices.shape[1]
+
+
+def _some(array: Array) -> Array:
+    """`array`, or, if it has no rows, a row that is never used: kernels read one before they know."""
+    return array if len(array) else np.zeros((1, *array.shape[1:]), array.dtype)
 
 
 def _signed(array: Array) -> Array:
@@ -74,16 +84,16 @@ def _add(a_indices: Array, a_values: Array, a_shape: Array, b_indices: Array, b_
     totals = allocate((size,), a_values.dtype)
     keeps, counts = allocate((size,), np.uint8), np.empty(workers.chunks + 1, np.int64)
     workers.run(
-        kernels.sparse_merge.add_pairs, size, lefts, rights, a_values.view(stored), b_values.view(stored),
-        _lanes(sums, parts), sums.type(limit),
+        kernels.sparse_merge.add_pairs, size, lefts, rights, _some(a_values).view(stored),
+        _some(b_values).view(stored), _lanes(sums, parts), sums.type(limit),
         True if sums.kind == "i" and sums.itemsize < 4 else None, totals.view(stored), keeps, counts,
     )  # fmt: skip
     kept = int(counts[-1])
     indices, values = allocate((kept, rank), np.int64), allocate((kept,), a_values.dtype)
     words, width = dtypes.as_words(totals)
     workers.run(
-        kernels.sparse_merge.take_kept, size, lefts, rights, a_indices.reshape(-1), b_indices.reshape(-1), rank, words,
-        width, keeps, counts, indices.reshape(-1), dtypes.as_words(values)[0],
+        kernels.sparse_merge.take_kept, size, lefts, rights, _some(a_indices).reshape(-1), _some(b_indices).reshape(-1),
+        _columns(a_indices), words, width, keeps, counts, indices.reshape(-1), dtypes.as_words(values)[0],
     )  # fmt: skip
     return SparseSum(indices, values, a_shape.copy())
 
@@ -116,7 +126,7 @@ def _matches(a_indices: Array, b_indices: Array, sum_indices: Array) -> tuple[Ar
     found = np.empty(len(a_indices), np.int64), np.empty(len(b_indices), np.int64)
     kernels.sparse_merge.match_sum(
         a_indices.reshape(-1), len(a_indices), b_indices.reshape(-1), len(b_indices), sum_indices.reshape(-1),
-        len(sum_indices), a_indices.shape[1], *found,
+        len(sum_indices), _columns(a_indices), *found,
     )  # fmt: skip
     return found
 
@@ -160,8 +170,9 @@ def _choose(kind: int, a_indices: Array, a_values: Array, a_shape: Array, b_indi
     packet = PACKET // a_values.itemsize if a_values.dtype in (np.float32, np.float64) else size + 1
     workers = Workers(size * (16 * rank + 32))
     workers.run(
-        kernels.sparse_merge.choose_pairs, size, lefts, rights, a_indices.reshape(-1), b_indices.reshape(-1), rank,
-        a_values.view(stored), b_values.view(stored), _lanes(sums, 1), kind, size // packet * packet,
+        kernels.sparse_merge.choose_pairs, size, lefts, rights, _some(a_indices).reshape(-1),
+        _some(b_indices).reshape(-1), _columns(a_indices), _some(a_values).view(stored), _some(b_values).view(stored),
+        _lanes(sums, 1), kind, size // packet * packet,
         indices.reshape(-1), values.view(stored),
     )  # fmt: skip
     return OrderedEntries(indices, values)
