@@ -16,6 +16,7 @@ from rowgrad._ops.embedding_lookup import embedding_lookup_sparse, safe_embeddin
 from rowgrad._ops.plan import Plan, plan
 from rowgrad._ops.results import (
     ChosenEntries,
+    CountedEntries,
     FilledRagged,
     FilledRows,
     FillGradient,
@@ -47,6 +48,7 @@ globals().update({name: getattr(_functions, name) for name in _top_level()})
 
 __all__ = [
     "ChosenEntries",
+    "CountedEntries",
     "DTypeError",
     "FileError",
     "FillGradient",

@@ -17,6 +17,7 @@ from rowgrad._runtime.types import A, ArrayLike, Listed, NumPy, Plain, Tensor
 from rowgrad._ops.plan import Plan as Plan
 from rowgrad._ops.plan import plan as plan
 from rowgrad._ops.results import ChosenEntries as ChosenEntries
+from rowgrad._ops.results import CountedEntries as CountedEntries
 from rowgrad._ops.results import FilledRagged as FilledRagged
 from rowgrad._ops.results import FilledRows as FilledRows
 from rowgrad._ops.results import FillGradient as FillGradient
@@ -43,6 +44,7 @@ __version__: str
 
 __all__ = [
     "ChosenEntries",
+    "CountedEntries",
     "DTypeError",
     "FileError",
     "FillGradient",

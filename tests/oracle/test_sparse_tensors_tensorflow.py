@@ -109,3 +109,27 @@ def test_reductions_that_keep_dimensions(name: str) -> None:
         agree(name, inputs, keep_dims=True)
 
     check()
+
+
+COUNTS = pytest.mark.parametrize("dtype", [np.dtype(t) for t in ("int32", "int64", "float32", "float64")], ids=str)
+
+
+@COUNTS
+@pytest.mark.parametrize("name", ["SparseBincount", "SparseCountSparseOutput", "DenseCountSparseOutput"])
+def test_counts(name: str, dtype: np.dtype[Any]) -> None:
+    @settings(max_examples=60, deadline=None)
+    @given(strategies_sparse.tensors(dtype, rank=2, least=1), st.integers(0, 9), st.booleans(), st.booleans(),
+           st.integers(-1, 6), st.integers(-1, 6))  # fmt: skip
+    def check(tensor: Any, spoil: int, weighted: bool, binary: bool, least: int, most: int) -> None:
+        indices, weights, shape = tensor
+        ids = (np.arange(len(weights)) * 7 % 9).astype(np.int32) - (spoil == 0 and name != "SparseBincount")
+        weights = weights if weighted else weights[:0]
+        inputs: dict[str, Any] = {"indices": indices, "values": ids, "dense_shape": shape, "weights": weights}
+        if name == "SparseBincount":
+            agree(name, {**inputs, "size": np.array(most + 1, np.int32)}, binary_output=binary)
+            return
+        if name == "DenseCountSparseOutput":
+            inputs = {"values": ids, "weights": weights}
+        agree(name, inputs, minlength=least, maxlength=most, binary_output=binary)
+
+    check()

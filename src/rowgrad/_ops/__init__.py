@@ -26,6 +26,7 @@ FAMILIES = {
     "sparse_merge": "Two sparse tensors, entry by entry",
     "sparse_cwise": "A sparse tensor and a dense one",
     "sparse_softmax": "Softmax of sparse tensors",
+    "sparse_counts": "Counting whole numbers",
     "sparse_join": "Joining and cutting sparse tensors",
     "sparse_dense": "From sparse to dense",
 }

@@ -84,3 +84,11 @@ class ChosenEntries(NamedTuple):
 
     a_chosen: Any
     b_chosen: Any
+
+
+class CountedEntries(NamedTuple):
+    """How often numbers occur, as the entries of a sparse tensor."""
+
+    output_indices: Any
+    output_values: Any
+    output_dense_shape: Any

@@ -77,3 +77,10 @@ class ChosenEntries(NamedTuple, Generic[A]):
 
     a_chosen: A
     b_chosen: A
+
+class CountedEntries(NamedTuple, Generic[A]):
+    """How often numbers occur, as the entries of a sparse tensor."""
+
+    output_indices: A
+    output_values: A
+    output_dense_shape: A

@@ -69,6 +69,7 @@ TINTS: dict[str, Tint] = {
     "sparse_merge": Tint("#f3ead7", "#bfa77a"),
     "sparse_cwise": Tint("#f0e6ea", "#b8929f"),
     "sparse_softmax": Tint("#e0efee", "#86b3b0"),
+    "sparse_counts": Tint("#eceae0", "#a8a488"),
     "sparse_join": Tint("#e6f0e0", "#9bb58c"),
     "offsets": Tint("#efe9c8", "#b3a567"),
     "fill_empty_rows": Tint("#f4d9dd", "#c18c95"),

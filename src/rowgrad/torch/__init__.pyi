@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from rowgrad._ops.results import ChosenEntries
+from rowgrad._ops.results import CountedEntries
 from rowgrad._ops.results import FillGradient
 from rowgrad._ops.results import FilledRagged
 from rowgrad._ops.results import FilledRows

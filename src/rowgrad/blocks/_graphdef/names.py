@@ -41,6 +41,7 @@ SAME = (
     "SparseReduceSum", "SparseReduceSumSparse", "SparseReduceMax", "SparseReduceMaxSparse", "SparseConcat",
     "SparseAdd", "SparseAddGrad", "SparseSparseMaximum", "SparseSparseMinimum", "SparseSoftmax", "SparseTensorDenseAdd",
     "SparseDenseCwiseAdd", "SparseDenseCwiseMul", "SparseDenseCwiseDiv",
+    "SparseBincount", "DenseCountSparseOutput", "SparseCountSparseOutput",
     "SparseTensorDenseMatMul", "Assign", "ApplyGradientDescent", "ApplyAdagrad", "ApplyAdam", "SparseApplyAdagrad",
 )  # fmt: skip
 CALLED = {"ReduceSum": "Sum", "ReduceMean": "Mean", "Concat": "ConcatV2", "Gather": "GatherV2", "Add": "AddV2",
