@@ -14,7 +14,7 @@ from typing import Any
 
 import rowgrad
 from rowgrad._ops import OPERATORS, Operator
-from rowgrad._ops.callables import by_function, function_signature, raw_signature, top_level
+from rowgrad._ops.callables import by_function, function_attributes, function_signature, raw_signature, top_level
 from rowgrad._ops.embedding_lookup import embedding_lookup_sparse, safe_embedding_lookup_sparse
 from rowgrad.blocks import operators as page_operators
 
@@ -42,7 +42,7 @@ def stubs() -> dict[Path, str]:
     """Every stub, by its path."""
     files = {
         SOURCE / "__init__.pyi": _top(),
-        SOURCE / "raw_ops.pyi": _raw_ops(OPERATORS),
+        SOURCE / "raw_ops.pyi": _raw_ops(OPERATORS, ("SparseSplit",)),
         SOURCE / "blocks/raw_ops.pyi": _raw_ops(page_operators.OPERATORS),
         SOURCE / "torch/__init__.pyi": _torch(),
         SOURCE / "jax/__init__.pyi": _jax(),
@@ -60,6 +60,7 @@ def _top() -> str:
         "".join(f"from rowgrad import {name} as {name}\n" for name in modules),
         "from rowgrad._runtime.types import A, ArrayLike, Listed, NumPy, Plain, Tensor\n",
         _imports(SOURCE / "__init__.py", {function.__name__ for function in LOOKUPS}),
+        "from rowgrad.sparse import SparseTensor as SparseTensor\n"
         "from rowgrad.tables import Table as Table\n\n__version__: str\n",
         _all(rowgrad.__all__),
     ]
@@ -69,12 +70,15 @@ def _top() -> str:
     return "".join([*parts, *map(_lookup, LOOKUPS)])
 
 
-def _raw_ops(operators: Mapping[str, Operator]) -> str:
+def _raw_ops(operators: Mapping[str, Operator], lists: tuple[str, ...] = ()) -> str:
+    """The operators, and functions that give lists of arrays."""
     text = "".join([
         HEADER + TYPES,
         _import_results(operators.values()),
         "from rowgrad._runtime.types import A, ArrayLike, Listed, NumPy, Plain, Tensor\n",
-        _all(sorted(operators)),
+        _all(sorted([*operators, *lists])),
+        *(_def(name, [_as_written(p) for p in signature(getattr(rowgrad.raw_ops, name)).parameters.values()], "Any")
+          for name in lists),
         *(_overloads(name, operator, raw_signature(operator)) for name, operator in sorted(operators.items())),
     ])  # fmt: skip
     for name in {o.result.__name__ for o in operators.values() if o.result} & set(operators):
@@ -109,7 +113,9 @@ def _jax() -> str:
     def stub(name: str, operators: list[Operator]) -> str:
         compact = operators[-1].result is rowgrad.RowGradient
         most = Parameter("max_unique", Parameter.KEYWORD_ONLY, default=None)
-        return _function(name, operators, [most] * compact, "jax.Array")
+        attributes = function_attributes(operators[-1])
+        settings = [p for p in function_signature(operators).parameters.values() if p.name in attributes]
+        return _function(name, operators, [*settings, *[most] * compact], "jax.Array")
 
     return "".join([
         HEADER + "from typing import Any\n\nimport jax\n\n",

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from naive_segments import *  # noqa: F403
+from naive_sparse import *  # noqa: F403
 from naive_types import Array, accumulator, quiet
 
 # ---------------------------------------------------------------- segments, forward

@@ -437,6 +437,12 @@ OPERATORS: dict[str, tuple[Strategy, list[np.dtype[Any]]]] = {
 }
 
 
+# They are made of what is above.
+from strategies_sparse import SPARSE  # noqa: E402
+
+OPERATORS.update(SPARSE)
+
+
 def calls(op: str, dtype: np.dtype[Any], tensorflow: bool = False) -> st.SearchStrategy[Args]:
     """Good arguments for `op`; with `tensorflow`, only those whose answer TensorFlow gets right."""
     strategy, _ = OPERATORS[op]

@@ -15,6 +15,8 @@ from rowgrad._ops.callables import top_level as _top_level
 from rowgrad._ops.embedding_lookup import embedding_lookup_sparse, safe_embedding_lookup_sparse
 from rowgrad._ops.plan import Plan, plan
 from rowgrad._ops.results import (
+    ChosenEntries,
+    CountedEntries,
     FilledRagged,
     FilledRows,
     FillGradient,
@@ -22,7 +24,9 @@ from rowgrad._ops.results import (
     ReshapedEntries,
     RowGradient,
     SegmentMax,
-    SparseTensor,
+    SparseEntries,
+    SparseSum,
+    SumGradient,
 )
 from rowgrad._runtime.threads import get_num_threads, set_num_threads
 from rowgrad.errors import (
@@ -37,12 +41,14 @@ from rowgrad.errors import (
 
 __version__ = "0.1.0"
 
-_SUBMODULES = ("blocks", "optim", "raw_ops", "tables")
+_SUBMODULES = ("blocks", "optim", "raw_ops", "sparse", "tables")
 _FRONT_ENDS = {"jax": "JAX", "torch": "PyTorch"}  # not in `__all__`: a star import loads no framework
 
 globals().update({name: getattr(_functions, name) for name in _top_level()})
 
 __all__ = [
+    "ChosenEntries",
+    "CountedEntries",
     "DTypeError",
     "FileError",
     "FillGradient",
@@ -58,7 +64,10 @@ __all__ = [
     "RowGradient",
     "RowgradError",
     "SegmentMax",
+    "SparseEntries",
+    "SparseSum",
     "SparseTensor",
+    "SumGradient",
     "Table",
     "embedding_lookup_sparse",
     "errors",
@@ -75,6 +84,9 @@ def __getattr__(name: str) -> _Any:
     if name == "Table":
         globals()["Table"] = table = _import_module("rowgrad.tables").Table
         return table
+    if name == "SparseTensor":
+        globals()["SparseTensor"] = tensor = _import_module("rowgrad.sparse").SparseTensor
+        return tensor
     if name in _SUBMODULES:
         return _import_module(f"rowgrad.{name}")
     if name in _FRONT_ENDS:

@@ -16,13 +16,17 @@ import rowgrad.jax as rj  # noqa: E402
 from rowgrad._ops import OPERATORS, Operator  # noqa: E402
 from rowgrad._ops.callables import by_function  # noqa: E402
 from rowgrad._ops.results import RowGradient  # noqa: E402
+from rowgrad.jax._call import SIZES  # noqa: E402
 from rowgrad.jax._functions import FUNCTIONS as CALLS  # noqa: E402
 
 Array = np.ndarray[Any, Any]
 Args = dict[str, Any]
 FUNCTIONS = by_function()
 # The size of what these give depends on values, and nothing pads it.
-AT_ONCE = {"sparse_fill_empty_rows", "ragged_fill_empty_rows", "segment_mean", "sparse_slice"}
+AT_ONCE = {"sparse_fill_empty_rows", "ragged_fill_empty_rows", "segment_mean", "sparse_slice"} | {
+    "sparse_reduce_sum_sparse", "sparse_reduce_max_sparse", "sparse_add", "sparse_sparse_maximum",
+    "sparse_sparse_minimum",
+}  # fmt: skip
 PATHS = ["kernels", "portable"]
 # What JAX raises for an error in a callback depends on which of its ways into a program it took.
 STOPPED = (jax.errors.JaxRuntimeError, ValueError)
@@ -52,9 +56,11 @@ def is_count(operator: Operator, name: str) -> bool:
 
 
 def split(function: str, args: Args) -> tuple[Args, Args]:
-    """The arrays, which are traced, and the counts, which are not."""
+    """The arrays, which are traced, and the counts and sizes, which are not."""
     operator = operator_of(function)
-    counts = {name: int(value) for name, value in args.items() if is_count(operator, name)}
+    counts: Args = {name: int(value) for name, value in args.items() if is_count(operator, name)}
+    if operator.shape_rule is not None:
+        counts |= {pin.name: np.asarray(args[pin.name]) for pin in operator.inputs if pin.shape in SIZES}
     return {name: jax.device_put(np.asarray(value)) for name, value in args.items() if name not in counts}, counts
 
 

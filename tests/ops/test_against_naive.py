@@ -32,9 +32,10 @@ COPIES = (
     *("sparse_fill_empty_rows", "ragged_fill_empty_rows"),
     *("sparse_reorder", "sparse_reorder_grad", "sparse_reshape"),
     *("sparse_slice", "sparse_slice_grad", "sparse_slice_grad_grad", "sparse_segment_max_grad_grad"),
+    "sparse_add_grad",
 )
 # These take ids and no values.
-ON_IDS = ("index_rank", "chosen_rank", "segment_ids_from_offsets", "sparse_reshape")
+ON_IDS = ("index_rank", "chosen_rank", "segment_ids_from_offsets", "sparse_reshape", "sparse_reduce_segments")
 
 
 @pytest.fixture(autouse=True)

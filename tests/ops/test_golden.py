@@ -67,7 +67,7 @@ def test_answer(case: Case) -> None:
 
 @pytest.mark.parametrize("case", ANSWERS, ids=lambda case: case.id)
 def test_the_naive_answer(case: Case) -> None:
-    results = getattr(naive, golden.snake_case(case.op))(**case.args)
+    results = getattr(naive, golden.snake_case(case.op))(**case.args, **case.attrs)
     results = results if isinstance(results, tuple) else (results,)
     for array, actual in zip(expected(case).values(), results, strict=True):
         assert_same(array, actual, case.cmp, case.terms)

@@ -119,6 +119,8 @@ def test_the_rule_is_the_transpose(operator: Operator) -> None:
 # These are 0 wherever they exist.
 CONSTANT_ALMOST_EVERYWHERE = {
     ("ReluGrad", "features"),
+    ("SparseDenseScatter", "dense"),
+    *(("SparseSparseChosen", pin) for pin in ("a_values", "b_values")),
     *((name, pin) for name in ("SegmentMaxGrad", "SegmentMaxGradGrad") for pin in ("data", "output")),
 }
 

@@ -58,7 +58,7 @@ def numpy_results(name: str, values: tuple[Any, ...], given: dict[str, Any]) -> 
         if isinstance(value, torch.Tensor):
             arrays.append(to_numpy(value))
         else:
-            arrays.append(np.array(value, np.int64) if isinstance(value, list) else value)
+            arrays.append(value)
     plain = {key: str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else value
              for key, value in given.items()}  # fmt: skip
     results = operator(*arrays, **check_attributes(operator, plain))

@@ -22,6 +22,12 @@ FAMILIES = {
     "fill_empty_rows": "Filling empty rows",
     "sparse_slice": "Slicing sparse tensors",
     "reorder": "Order and shape of sparse tensors",
+    "sparse_reduce": "Reductions of sparse tensors",
+    "sparse_merge": "Two sparse tensors, entry by entry",
+    "sparse_cwise": "A sparse tensor and a dense one",
+    "sparse_softmax": "Softmax of sparse tensors",
+    "sparse_counts": "Counting whole numbers",
+    "sparse_join": "Joining and cutting sparse tensors",
     "sparse_dense": "From sparse to dense",
 }
 for _family in FAMILIES:

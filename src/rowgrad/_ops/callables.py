@@ -139,10 +139,33 @@ def _with_attributes(operator: Operator) -> Callable[..., Any]:
     return lambda *values, name=None, **given: operator(*values, **check_attributes(operator, given))
 
 
+def function_attributes(operator: Operator) -> dict[str, Option]:
+    """The attributes that functions take; types of results are those of the arguments there."""
+    kinds = {a.name: a.kind for a in operator.attributes if a.passed}
+    return {
+        name: option for name, option in attribute_options(operator).items() if kinds.get(name) not in (None, "dtype")
+    }
+
+
+def _bound(operator: Operator) -> Callable[..., Any]:
+    """What runs an operator whose attributes were not checked."""
+    names = tuple(function_attributes(operator))
+    if not names:
+        return operator.__call__
+
+    def call(*values: Any, **given: Any) -> Any:
+        if not given:
+            return operator(*values)
+        settings = check_attributes(operator, {name: given.pop(name) for name in names if name in given})
+        return operator(*values, **settings, **given)
+
+    return call
+
+
 ON_ARRAYS = FrontEnd(
     "rowgrad",
-    bind=lambda operator: operator.__call__,
-    options=lambda operator: {name: OPTIONS[name] for name in operator.options},
+    bind=_bound,
+    options=lambda operator: {**function_attributes(operator), **{name: OPTIONS[name] for name in operator.options}},
 )
 
 

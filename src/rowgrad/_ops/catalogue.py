@@ -143,7 +143,7 @@ class Operator:
                 if not self._alike or self._are_alike(values):  # type: ignore[attr-defined]
                     return self.compute(*values)
             results = self.compute(*self._fit(values))
-            kind = _first_kind(values)
+            kind = first_kind(values)
             if kind is not arrays.NUMPY:
                 if self.result is None:
                     return kind.hand_back(results)
@@ -160,7 +160,7 @@ class Operator:
             settings["plan"] = plan
             values = plan.complete(self, values)
         if out is None:
-            kind = _first_kind(values)
+            kind = first_kind(values)
             results = self.compute(*self._fit(values), **settings)
             if self.result is None:
                 return kind.hand_back(results)
@@ -171,7 +171,7 @@ class Operator:
         if self.result is None:
             return out
         _, *others = results
-        return self.result(out, *map(_first_kind((out,)).hand_back, others))
+        return self.result(out, *map(first_kind((out,)).hand_back, others))
 
     def _arrays(self, fitted: list[Any]) -> Iterator[tuple[str, Array]]:
         """The arrays among the arguments, with the names of their pins."""
@@ -223,12 +223,13 @@ class Operator:
                 return
 
 
-def _first_kind(values: tuple[Any, ...]) -> arrays.Kind:
+def first_kind(values: tuple[Any, ...]) -> arrays.Kind:
+    """The kind of the first array among the arguments, which results are made of."""
     for value in values:
         if type(value) is np.ndarray:
             return arrays.NUMPY
         if isinstance(value, list | tuple) and value and not is_untyped(value):
-            return _first_kind(tuple(value))
+            return first_kind(tuple(value))
         kind = arrays.kind_of(value)
         if kind is not None:
             return kind

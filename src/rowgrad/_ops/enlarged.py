@@ -21,7 +21,7 @@ NAMED = re.compile(r"\[([A-Z])[\],]")
 
 def has_rows(pin: Pin) -> bool:
     """Whether the elements of `pin` are rows of any shape: a table, or a gradient of one."""
-    return "..." in pin.shape
+    return ", ..." in pin.shape
 
 
 def entries(operator: Operator) -> int:

@@ -25,7 +25,7 @@ from rowgrad._ops.pins import is_untyped
 from rowgrad._runtime.dtypes import name_of
 
 # The page operators that rules of functions call; a front end that has no pages has functions of its own for these.
-DENSE = ("Div", "Mul", "OnesLike", "Sub")
+DENSE = ("Div", "Mul", "OnesLike", "Reshape", "Sub")
 
 
 class Namespace:

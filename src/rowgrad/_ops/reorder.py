@@ -16,6 +16,8 @@ from rowgrad._runtime.memory import allocate, place
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError
 
+SMALL = 4096  # entries up to which one kernel puts them in order
+
 
 def _check(name: str, values: Array, indices: Array, shape: Array) -> None:
     checks.rank("input_indices", indices, 2)
@@ -34,6 +36,12 @@ def _positions(workers: Workers, indices: Array) -> tuple[Array, int] | None:
     if entries < 2 or rank == 0:
         return None
     flat, chunks = indices.reshape(-1), workers.chunks
+    if chunks == 1 and entries <= SMALL:
+        words = np.empty(2 * entries + kernels.sparse_reduce.BUCKETS, np.int64)
+        bits = kernels.sparse_reduce.order_small(flat, entries, rank, np.arange(rank), np.empty(2 * rank, np.int64),
+                                                 words[:entries], words[entries:])  # fmt: skip
+        if bits >= 0:
+            return (words[:entries], (1 << bits) - 1) if bits else None
     lows, highs = np.empty((2, chunks, rank), np.int64)
     falls = np.empty(chunks, np.int64)
     workers.run(kernels.reorder.survey, flat, entries, rank, lows.reshape(-1), highs.reshape(-1), falls)

@@ -56,9 +56,39 @@ class ReshapedEntries(NamedTuple):
     output_shape: Any
 
 
-class SparseTensor(NamedTuple):
-    """A sparse tensor cut out of another one."""
+class SparseEntries(NamedTuple):
+    """The entries and the shape of a sparse tensor that an operator gives."""
 
     output_indices: Any
     output_values: Any
     output_shape: Any
+
+
+class SparseSum(NamedTuple):
+    """The sum of two sparse tensors."""
+
+    sum_indices: Any
+    sum_values: Any
+    sum_shape: Any
+
+
+class SumGradient(NamedTuple):
+    """The gradients of the values of two sparse tensors that were added."""
+
+    a_val_grad: Any
+    b_val_grad: Any
+
+
+class ChosenEntries(NamedTuple):
+    """Which values of two sparse tensors were chosen: 1 for these, 0 for the others."""
+
+    a_chosen: Any
+    b_chosen: Any
+
+
+class CountedEntries(NamedTuple):
+    """How often numbers occur, as the entries of a sparse tensor."""
+
+    output_indices: Any
+    output_values: Any
+    output_dense_shape: Any

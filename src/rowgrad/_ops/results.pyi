@@ -52,9 +52,35 @@ class ReshapedEntries(NamedTuple, Generic[A]):
     output_indices: A
     output_shape: A
 
-class SparseTensor(NamedTuple, Generic[A]):
-    """A sparse tensor cut out of another one."""
+class SparseEntries(NamedTuple, Generic[A]):
+    """The entries and the shape of a sparse tensor that an operator gives."""
 
     output_indices: A
     output_values: A
     output_shape: A
+
+class SparseSum(NamedTuple, Generic[A]):
+    """The sum of two sparse tensors."""
+
+    sum_indices: A
+    sum_values: A
+    sum_shape: A
+
+class SumGradient(NamedTuple, Generic[A]):
+    """The gradients of the values of two sparse tensors that were added."""
+
+    a_val_grad: A
+    b_val_grad: A
+
+class ChosenEntries(NamedTuple, Generic[A]):
+    """Which values of two sparse tensors were chosen: 1 for these, 0 for the others."""
+
+    a_chosen: A
+    b_chosen: A
+
+class CountedEntries(NamedTuple, Generic[A]):
+    """How often numbers occur, as the entries of a sparse tensor."""
+
+    output_indices: A
+    output_values: A
+    output_dense_shape: A

@@ -97,6 +97,9 @@ class _Symbol:
         setattr(one, MANY, self._node)
         yield _Symbol(one)
 
+    def __getitem__(self, position: "_Symbol") -> "_Symbol":
+        return _Symbol(ast.Subscript(self._node, position._node))
+
     def __bool__(self) -> bool:
         name = ast.unparse(self._node)
         if name not in self._answers:

@@ -9,7 +9,7 @@ from rowgrad import _kernels as kernels
 from rowgrad._ops import checks
 from rowgrad._ops.catalogue import Example, Operator, declare
 from rowgrad._ops.pins import Pin
-from rowgrad._ops.results import SparseTensor
+from rowgrad._ops.results import SparseEntries
 from rowgrad._runtime import dtypes, threads
 from rowgrad._runtime.dtypes import NUMBERS, PLAIN, QUANTISED, Array
 from rowgrad._runtime.memory import POOLED, allocate, place
@@ -23,7 +23,7 @@ TEXT = "USOT"  # kinds of types that kernels know nothing of
 MANY_GRAINS = 3
 
 
-def _slice(indices: Array, values: Array, shape: Array, start: Array, size: Array) -> SparseTensor:
+def _slice(indices: Array, values: Array, shape: Array, start: Array, size: Array) -> SparseEntries:
     rank = shape.size
     if not (
         values.ndim == shape.ndim == start.ndim == size.ndim == 1
@@ -34,7 +34,7 @@ def _slice(indices: Array, values: Array, shape: Array, start: Array, size: Arra
     if values.dtype.kind in TEXT:
         # Kernels know nothing of text: it is taken by position afterwards.
         found = _slice(indices, np.arange(values.size), shape, start, size)
-        return SparseTensor(found[0], values[found[1]], found[2])
+        return SparseEntries(found[0], values[found[1]], found[2])
     flat, entries = indices.ravel(), values.size
     if rank > MOST_DIMENSIONS:
         window_shape(shape, start, size)
@@ -64,7 +64,7 @@ def _slice(indices: Array, values: Array, shape: Array, start: Array, size: Arra
             kernels.sparse_slice.copy_window_together, flat, entries, columns, start, window, kept, source, words,
             *results,
         )  # fmt: skip
-    return SparseTensor(output_indices, output_values, output_shape)
+    return SparseEntries(output_indices, output_values, output_shape)
 
 
 def _check_slice(indices: Array, values: Array, shape: Array, start: Array, size: Array) -> None:
@@ -235,7 +235,7 @@ declare(Operator(
             d_output_values, indices, start, output_indices
         )
     },
-    result=SparseTensor,
+    result=SparseEntries,
     notes="Only start and size decide which entries stay: an entry outside shape stays if it lies in the window.",
 ))  # fmt: skip
 

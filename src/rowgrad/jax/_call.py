@@ -19,6 +19,7 @@ from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfRangeError, RowgradError
 
 Shape = tuple[int, ...]
+SIZES = ("[rank]", "[axes]")  # inputs that hold sizes or dimensions
 
 
 class Call(NamedTuple):
@@ -105,7 +106,7 @@ def _bind(operator: Operator, values: Sequence[Any], settings: Mapping[str, Any]
             continue
         array = _typed(value, _canonical(fit.dtype)) if mine else in_jax_types(pin.name, fit)
         bound.setdefault(pin.dtype, fit.dtype)
-        if not isinstance(array, jax.core.Tracer) and _tells_sizes(pin.name, operator):
+        if not isinstance(array, jax.core.Tracer) and _tells_sizes(pin, operator):
             known[pin.name] = np.asarray(array)
         shapes[pin.name] = array.shape
         given.append(array)
@@ -142,6 +143,8 @@ def _results(operator: Operator, shapes: Mapping[str, Any], bound: Mapping[str, 
     results = []
     for pin in operator.outputs:
         dtype = bound.get(pin.dtype) or _settled(operator, pin, bound, settings)
+        if shapes[pin.name] is None:
+            raise no_size(operator)
         # A negative last id is found wrong later; until then there are no rows.
         shape = tuple(None if size is None else max(size, 0) for size in shapes[pin.name])
         results.append((shape, dtypes.name_of(_canonical(dtype))))
@@ -160,9 +163,11 @@ def _sizes_told(operator: Operator) -> str:
     return " ".join(pin.shape for pin in operator.outputs)
 
 
-def _tells_sizes(name: str, operator: Operator) -> bool:
-    """Whether the size of an output follows from the values of the input `name`."""
-    return f"{name}[" in _sizes_told(operator) or f"last({name})" in _sizes_told(operator)
+def _tells_sizes(pin: Pin, operator: Operator) -> bool:
+    """Whether the size of an output follows from the values of an input."""
+    if operator.shape_rule is not None and pin.shape in SIZES:
+        return True
+    return f"{pin.name}[" in _sizes_told(operator) or f"last({pin.name})" in _sizes_told(operator)
 
 
 def _empty(value: Any) -> "np.ndarray[Any, Any]":

@@ -54,7 +54,7 @@ def apply(
     operator: Operator, values: Sequence[Any], attributes: Mapping[str, Any] | None = None, *, most: Any = None
 ) -> Any:
     """Run `operator` on JAX's arrays, traced or not; all inputs in order."""
-    settings = {} if attributes is None else check_attributes(operator, attributes)
+    settings = check_attributes(operator, attributes) if attributes else {}
     call, given = bind(operator, values, settings, most, _portable.get())
     return call.wrap(_differentiable(call)(*given))
 
@@ -65,7 +65,13 @@ def _applied(operator: Operator) -> Callable[..., Any]:
 
 
 # The dense operators that rules call, which JAX differentiates itself.
-DENSE = {"Mul": jnp.multiply, "Div": jnp.divide, "Sub": jnp.subtract, "OnesLike": jnp.ones_like}
+DENSE = {
+    "Mul": jnp.multiply,
+    "Div": jnp.divide,
+    "Sub": jnp.subtract,
+    "OnesLike": jnp.ones_like,
+    "Reshape": jnp.reshape,
+}
 OP = Namespace(OPERATORS, _applied, lambda array: array.shape[0], DENSE)
 
 

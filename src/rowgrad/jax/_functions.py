@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from rowgrad._ops import Operator
-from rowgrad._ops.callables import FrontEnd, make_functions
+from rowgrad._ops.callables import FrontEnd, function_attributes, make_functions
 from rowgrad._ops.docstrings import Option, example_lines
 from rowgrad.jax._call import is_compact
 from rowgrad.jax._differentiable import apply
@@ -23,7 +23,7 @@ MAX_UNIQUE = Option(
 
 
 def _bound(operator: Operator) -> Callable[..., Any]:
-    return lambda *values, max_unique=None: apply(operator, values, most=max_unique)
+    return lambda *values, max_unique=None, **attributes: apply(operator, values, attributes, most=max_unique)
 
 
 def _example(operator: Operator, call: str) -> Iterator[str]:
@@ -50,7 +50,10 @@ FUNCTIONS = make_functions(
     FrontEnd(
         "rowgrad.jax",
         bind=_bound,
-        options=lambda operator: {"max_unique": MAX_UNIQUE} if is_compact(operator) else {},
+        options=lambda operator: {
+            **function_attributes(operator),
+            **({"max_unique": MAX_UNIQUE} if is_compact(operator) else {}),
+        },
         example=_example,
     )
 )

@@ -43,7 +43,13 @@ def _applied(operator: Operator) -> Callable[..., Any]:
 
 
 # The dense operators that rules call, which PyTorch differentiates itself.
-DENSE = {"Mul": torch.mul, "Div": torch.div, "Sub": torch.sub, "OnesLike": torch.ones_like}
+DENSE = {
+    "Mul": torch.mul,
+    "Div": torch.div,
+    "Sub": torch.sub,
+    "OnesLike": torch.ones_like,
+    "Reshape": torch.reshape,
+}
 OP = Namespace({operator.name: operator for operator in supported()}, _applied, _rows, DENSE)
 
 

@@ -26,7 +26,7 @@ def fake_kernel(operator: Operator) -> Callable[..., Any]:
         attributes = settings(operator, given)
         found = result_dtypes(operator, values, attributes)
         device = device_of(values)
-        shapes = _result_shapes(operator, values)
+        shapes = _result_shapes(operator, values, attributes)
         results = tuple(
             torch.empty(shapes[pin.name], dtype=dtype, device=device)
             for pin, dtype in zip(operator.outputs, found, strict=True)
@@ -87,11 +87,12 @@ def _shapes(operator: Operator, values: tuple[Any, ...]) -> dict[str, Any]:
     return shapes
 
 
-def _result_shapes(operator: Operator, values: tuple[Any, ...]) -> dict[str, Any]:
+def _result_shapes(operator: Operator, values: tuple[Any, ...], attributes: dict[str, Any]) -> dict[str, Any]:
     """Shapes as the pins spell them; sizes stay symbols where they are."""
-    inferred = infer(operator, _shapes(operator, values), {})
     numbers = {pin.name: value for pin, role, value in zip(operator.inputs, roles(operator), values, strict=True)
                if role in (Role.COUNT, Role.SIZES)}  # fmt: skip
+    sizes = {name: value for name, value in numbers.items() if isinstance(value, list)}
+    inferred = infer(operator, _shapes(operator, values), sizes if operator.shape_rule else {}, attributes)
     symbols: dict[str, Any] = {}
     shapes: dict[str, Any] = {}
     for pin in operator.outputs:

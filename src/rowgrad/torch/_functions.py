@@ -115,7 +115,8 @@ def _count(operator: Operator, name: str, value: Any) -> Any:
 
 
 def _sizes(operator: Operator, name: str, value: Any) -> list[Any]:
-    listed = value.tolist() if hasattr(value, "tolist") else list(value)
+    listed = value.tolist() if hasattr(value, "tolist") else value
+    listed = list(listed) if isinstance(listed, list | tuple) else [listed]
     if not _are_sizes(listed):
         raise _not_whole(operator, name, value, "whole numbers")
     return listed

@@ -69,9 +69,11 @@ def _by_kernels(operator: Operator) -> Callable[..., Any]:
 
 
 def _shaped(operator: Operator, values: tuple[Any, ...]) -> list[Any]:
-    """Lists of whole numbers as arrays."""
-    return [np.array(value, np.int64) if role is Role.SIZES else value
-            for role, value in zip(roles(operator), values, strict=True)]  # fmt: skip
+    """Lists of whole numbers as arrays, of the type of the ids that they go with."""
+    pins = [(pin, value) for pin, value in zip(operator.inputs, values, strict=True) if isinstance(value, torch.Tensor)]
+    narrow = {pin.dtype for pin, value in pins if pin.dtype in operator.types and value.dtype == torch.int32}
+    return [np.array(value, np.int32 if pin.dtype in narrow else np.int64) if role is Role.SIZES else value
+            for pin, role, value in zip(operator.inputs, roles(operator), values, strict=True)]  # fmt: skip
 
 
 def device_kernel(operator: Operator) -> Callable[..., Any]:

@@ -50,7 +50,7 @@ def roles(operator: Operator) -> tuple[Role, ...]:
 def _role(operator: Operator, pin: Pin) -> Role:
     if not set(operator.dtypes_of(pin)) <= set(dtypes.IDS):
         return Role.TENSOR
-    return {"[]": Role.COUNT, "[rank]": Role.SIZES}.get(pin.shape, Role.TENSOR)
+    return {"[]": Role.COUNT, "[rank]": Role.SIZES, "[axes]": Role.SIZES}.get(pin.shape, Role.TENSOR)
 
 
 def schema(operator: Operator) -> str:

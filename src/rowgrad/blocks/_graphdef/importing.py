@@ -237,18 +237,19 @@ class _Import:
         return id
 
     def _inputs(self, node: Node, pins: tuple[str, ...], op: str = "") -> dict[str, Any]:
-        """What is at each pin, in TensorFlow's order; one of them may take many."""
+        """What is at each pin, in TensorFlow's order; some of them may take many, all equally many."""
         many = {pin.name for pin in BLOCKS[op].inputs if pin.many} & set(pins) if op else set()
         spare = len(node.inputs) - len(pins)
         if spare < 0 or (spare and not many):
             raise bad(
                 f"{len(node.inputs)} inputs where {node.op} takes {'at least ' * bool(many)}{len(pins)}", node.name
             )
-        if many and node.attribute("N", "i") not in (None, spare + 1):
-            raise bad(f"{spare + 1} inputs where N says {node.attribute('N', 'i')}", node.name)
+        each, left = divmod(spare + len(many), max(len(many), 1))
+        if many and (left or node.attribute("N", "i") not in (None, each)):
+            raise bad(f"{spare + len(many)} inputs where N says {node.attribute('N', 'i')}", node.name)
         edges = iter(node.inputs)
         return {
-            pin: [self._source(next(edges), node, pin) for _ in range(spare + 1)]
+            pin: [self._source(next(edges), node, pin) for _ in range(each)]
             if pin in many
             else self._source(next(edges), node, pin)
             for pin in pins

@@ -38,6 +38,10 @@ SAME = (
     "SegmentSum", "SegmentSumV2", "SegmentMean", "SegmentProd", "SegmentProdV2", "SegmentMax", "SegmentMaxV2",
     "SegmentMin", "SegmentMinV2", "UnsortedSegmentSum", "UnsortedSegmentProd", "UnsortedSegmentMax",
     "UnsortedSegmentMin", "SparseReorder", "SparseReshape",
+    "SparseReduceSum", "SparseReduceSumSparse", "SparseReduceMax", "SparseReduceMaxSparse", "SparseConcat",
+    "SparseAdd", "SparseAddGrad", "SparseSparseMaximum", "SparseSparseMinimum", "SparseSoftmax", "SparseTensorDenseAdd",
+    "SparseDenseCwiseAdd", "SparseDenseCwiseMul", "SparseDenseCwiseDiv",
+    "SparseBincount", "DenseCountSparseOutput", "SparseCountSparseOutput",
     "SparseTensorDenseMatMul", "Assign", "ApplyGradientDescent", "ApplyAdagrad", "ApplyAdam", "SparseApplyAdagrad",
 )  # fmt: skip
 CALLED = {"ReduceSum": "Sum", "ReduceMean": "Mean", "Concat": "ConcatV2", "Gather": "GatherV2", "Add": "AddV2",

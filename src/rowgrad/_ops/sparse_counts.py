@@ -1,0 +1,240 @@
+"""How often each whole number occurs, in all or row by row; the result is dense, or sparse."""
+
+from typing import Any
+
+import numpy as np
+
+from rowgrad._ops import checks
+from rowgrad._ops.broadcasting import Known, Result
+from rowgrad._ops.catalogue import OPERATORS, REQUIRED, Attribute, Example, Operator, declare
+from rowgrad._ops.pins import Pin
+from rowgrad._ops.results import CountedEntries
+from rowgrad._ops.sparse_groups import check_entries, group, outside, sizes_of
+from rowgrad._runtime.dtypes import IDS, Array
+from rowgrad._runtime.memory import allocate
+from rowgrad.errors import InvalidArgumentError, OutOfRangeError
+
+
+def _check_weights(weights: Array, values: Array) -> None:
+    if weights.size and weights.shape != values.shape:
+        raise InvalidArgumentError(
+            f"weights has shape {list(weights.shape)}, but values has {list(values.shape)}; there must be one for each "
+            "value, or none at all.",
+            code="length-mismatch",
+            argument="weights",
+            value=weights.shape,
+        )
+
+
+def _negative(values: Array) -> OutOfRangeError:
+    flat = values.reshape(-1)
+    position = int((flat < 0).argmax())
+    return OutOfRangeError(
+        f"values[{position}] is {int(flat[position])}; it must be 0 or more. Drop it.",
+        code="negative-size",
+        argument="values",
+        position=position,
+        value=int(flat[position]),
+    )
+
+
+def _check_indices(indices: Array, values: Array, dense_shape: Array) -> tuple[int, ...]:
+    check_entries("values", values, indices, dense_shape, "")
+    shape = sizes_of("dense_shape", dense_shape)
+    if ((indices < 0) | (indices >= np.array(shape, np.int64).reshape(1, -1))).any():
+        raise outside("indices", indices, shape, range(len(shape)), "dense_shape")
+    return shape
+
+
+def _sum(weights: Array, values: Array, places: Array, count: int, dtype: Any, is_binary: bool) -> Array:
+    """The sums of weights, or of ones, of each place, in their order; with `is_binary`, 1 for each that occurs."""
+    if is_binary or not weights.size:
+        weights = np.ones(values.size, dtype)
+    sums: Array = OPERATORS["UnsortedSegmentSum"].compute(weights.reshape(-1), places, count)
+    return (sums != 0).astype(dtype) if is_binary else sums
+
+
+def _bincount(indices: Array, values: Array, dense_shape: Array, size: Any, weights: Array, *,
+              binary_output: bool = False) -> Array:  # fmt: skip
+    bins = checks.count("size", size)
+    shape = _check_indices(indices, values, dense_shape)
+    _check_weights(weights, values)
+    if not shape:
+        raise InvalidArgumentError("dense_shape is []; it must have one dimension or more. Reshape the tensor.",
+                                   code="wrong-rank", argument="dense_shape", value=())  # fmt: skip
+    counted = values.astype(np.int64, copy=False)
+    if len(shape) == 1 and (counted < 0).any():
+        raise _negative(values)
+    after = (bins,) if len(shape) == 1 else (shape[0], bins)
+    if bins == 0 or 0 in after:
+        return allocate(after, weights.dtype, argument="size", zero=True)
+    rows = indices[:, 0] if len(shape) > 1 else 0
+    places = np.where((counted >= 0) & (counted < bins), rows * bins + counted, -1)
+    return _sum(weights, values, places, after[0] * after[-1] if len(after) > 1 else bins, weights.dtype,
+                binary_output).reshape(after)  # fmt: skip
+
+
+def _count(values: Array, rows: Array, shape: tuple[int, ...], weights: Array, minlength: int, maxlength: int,
+           binary_output: bool) -> CountedEntries:  # fmt: skip
+    """Count by row; `shape` is that of the rows, of one dimension or none."""
+    for name, length in (("minlength", minlength), ("maxlength", maxlength)):
+        if length < -1:
+            raise InvalidArgumentError(f"{name} is {length}; it must be 0 or more, or -1 for none.",
+                                       code="negative-size", argument=name, value=length)  # fmt: skip
+    flat = values.reshape(-1).astype(np.int64, copy=False)
+    if (flat < 0).any():
+        raise _negative(values)
+    bins = maxlength if maxlength >= 0 else max(int(flat.max(initial=0)) + 1, minlength)
+    kept = np.flatnonzero(flat < maxlength) if maxlength >= 0 else np.arange(flat.size)
+    columns = [rows[kept], flat[kept]] if shape else [flat[kept]]
+    groups = group(np.stack(columns, axis=1), ())
+    given = weights.reshape(-1)[kept] if weights.size else weights
+    sums = _sum(given, flat[kept], groups.number(), len(groups.indices), weights.dtype, binary_output)
+    return CountedEntries(groups.indices, sums, np.array([*shape, bins], np.int64))
+
+
+def _dense_count(values: Array, weights: Array, *, minlength: int = -1, maxlength: int = -1,
+                 binary_output: bool) -> CountedEntries:  # fmt: skip
+    if values.ndim not in (1, 2):
+        raise InvalidArgumentError(
+            f"values has shape {list(values.shape)}; it must be a vector or a matrix. Reshape it.",
+            code="wrong-rank",
+            argument="values",
+            value=values.shape,
+        )
+    _check_weights(weights, values)
+    rows = np.repeat(np.arange(len(values)), values.shape[1]) if values.ndim == 2 else np.zeros(values.size, np.int64)
+    return _count(values, rows, values.shape[:-1], weights, minlength, maxlength, binary_output)
+
+
+def _sparse_count(indices: Array, values: Array, dense_shape: Array, weights: Array, *, minlength: int = -1,
+                  maxlength: int = -1, binary_output: bool) -> CountedEntries:  # fmt: skip
+    shape = _check_indices(indices, values, dense_shape)
+    _check_weights(weights, values)
+    rows = indices[:, 0] if len(shape) > 1 else np.zeros(values.size, np.int64)
+    return _count(values, rows, shape[:1] if len(shape) > 1 else (), weights, minlength, maxlength, binary_output)
+
+
+def _bincount_shape(shapes: Known, values: Known, attributes: Known) -> Result:
+    rank = shapes.get("dense_shape")
+    size = int(values["size"]) if "size" in values else None
+    if rank is None or not isinstance(rank[0], int):
+        return {"output": None}
+    if rank[0] == 1:
+        return {"output": (size,)}
+    return {"output": (int(values["dense_shape"][0]) if "dense_shape" in values else None, size)}
+
+
+def _count_shape(shapes: Known, values: Known, attributes: Known) -> Result:
+    return {"output_indices": (None, None), "output_values": (None,), "output_dense_shape": (None,)}
+
+
+# Declarations
+
+NO_ROOM = "OutOfMemoryError: the result does not fit into memory"
+WRONG_TYPE = "DTypeError: a type that is not listed"
+COUNTS = ("int32", "int64", "float32", "float64")
+ENTRIES = (
+    Pin("indices", "int64", "[N, rank]", "The index of each entry, in any order."),
+    Pin("values", "{}", "[N]", "The whole number of each entry."),
+    Pin("dense_shape", "int64", "[rank]", "The shape of the sparse tensor."),
+)
+BINARY = "Whether to give 1 for each number that occurs, however often."
+LENGTHS = (
+    Attribute("minlength", -1, "The least number of columns of the result; -1 for as many as are needed.", kind="int"),
+    Attribute("maxlength", -1, "The number of columns; numbers that are not below it are left out. -1 for none.",
+              kind="int"),
+    Attribute("binary_output", REQUIRED, BINARY),
+)  # fmt: skip
+OUTPUTS = (
+    Pin("output_indices", "int64", "[M, r]", "The row, if there are rows, and the number that is counted, ascending."),
+    Pin("output_values", "output_type", "[M]", "How often it occurs, or the sum of its weights."),
+    Pin("output_dense_shape", "int64", "[r]", "The number of rows, if there are rows, and of columns."),
+)
+ERRORS = (
+    "InvalidArgumentError: shapes and lengths do not fit together, or weights has not one for each value",
+    "OutOfRangeError: a value is negative",
+)
+COUNTED = "Row by row, if there are rows: output[row, v] = how often v occurs in the row, or the sum of its weights"
+
+
+def _typed(pin: Pin, variable: str) -> Pin:
+    return Pin(pin.name, pin.dtype.format(variable), pin.shape, pin.doc)
+
+
+declare(Operator(
+    name="SparseBincount",
+    function=None,
+    family="sparse_counts",
+    summary="How often each whole number below a size occurs in a sparse tensor, row by row if it has rows.",
+    inputs=(
+        *(_typed(pin, "Tidx") for pin in ENTRIES),
+        Pin("size", "Tidx", "[]", "How many numbers are counted; others are left out."),
+        Pin("weights", "T", "[W]", "What each entry counts, or nothing, for 1 each."),
+    ),
+    outputs=(Pin("output", "T", "[...]", "The counts, [size] or [rows, size]."),),
+    types={"Tidx": IDS, "T": COUNTS},
+    attributes=(Attribute("binary_output", False, BINARY),),
+    formula=COUNTED,
+    errors=(*ERRORS, "InvalidArgumentError: size is negative", "OutOfRangeError: an index is not within dense_shape",
+            NO_ROOM, WRONG_TYPE),
+    cost="O(N · rank + size of the result).",
+    example=Example(
+        {"indices": [[0, 0], [0, 1], [1, 0]], "values": [1, 1, 2], "dense_shape": [2, 2], "size": 3, "weights": []},
+        {"output": [[0.0, 2.0, 0.0], [0.0, 0.0, 1.0]]},
+    ),
+    compute=_bincount,
+    shape_rule=_bincount_shape,
+    notes="Of tensors of two dimensions and more, negative values are left out, as in TensorFlow.",
+))  # fmt: skip
+
+declare(Operator(
+    name="DenseCountSparseOutput",
+    function=None,
+    family="sparse_counts",
+    summary="How often each whole number occurs in a dense tensor, row by row if it has rows; the result is sparse.",
+    inputs=(
+        Pin("values", "T", "[...]", "The whole numbers, [N] or [rows, columns]."),
+        Pin("weights", "output_type", "[...]", "What each counts, of the shape of values, or nothing, for 1 each."),
+    ),
+    outputs=OUTPUTS,
+    types={"T": IDS, "output_type": COUNTS},
+    attributes=LENGTHS,
+    formula=COUNTED,
+    errors=(*ERRORS, "InvalidArgumentError: values is not a vector or a matrix", NO_ROOM, WRONG_TYPE),
+    cost="O(N · log(numbers)).",
+    example=Example(
+        {"values": [[1, 2, 1], [0, 5, 5]], "weights": []},
+        {"output_indices": [[0, 1], [0, 2], [1, 0], [1, 5]], "output_values": [2.0, 1.0, 1.0, 2.0],
+         "output_dense_shape": [2, 6]},
+        attributes={"binary_output": False},
+    ),
+    compute=_dense_count,
+    shape_rule=_count_shape,
+    result=CountedEntries,
+))  # fmt: skip
+
+declare(Operator(
+    name="SparseCountSparseOutput",
+    function=None,
+    family="sparse_counts",
+    summary="How often each whole number occurs in a sparse tensor, row by row if it has rows; the result is sparse.",
+    inputs=(
+        *(_typed(pin, "T") for pin in ENTRIES),
+        Pin("weights", "output_type", "[W]", "What each entry counts, or nothing, for 1 each."),
+    ),
+    outputs=OUTPUTS,
+    types={"T": IDS, "output_type": COUNTS},
+    attributes=LENGTHS,
+    formula=COUNTED,
+    errors=(*ERRORS, "OutOfRangeError: an index is not within dense_shape", NO_ROOM, WRONG_TYPE),
+    cost="O(N · log(numbers)).",
+    example=Example(
+        {"indices": [[0, 0], [0, 1], [1, 0]], "values": [1, 1, 2], "dense_shape": [2, 2], "weights": []},
+        {"output_indices": [[0, 1], [1, 2]], "output_values": [2.0, 1.0], "output_dense_shape": [2, 3]},
+        attributes={"binary_output": False},
+    ),
+    compute=_sparse_count,
+    shape_rule=_count_shape,
+    result=CountedEntries,
+))  # fmt: skip

@@ -1,0 +1,363 @@
+"""Join sparse tensors along a dimension, and cut one into parts."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rowgrad import _kernels as kernels
+from rowgrad._ops import checks
+from rowgrad._ops.attributes import check_attributes
+from rowgrad._ops.broadcasting import Known, Result, of_rank, one_axis
+from rowgrad._ops.catalogue import OPERATORS, REQUIRED, Attribute, Example, Operator, declare, first_kind
+from rowgrad._ops.pins import INT64_MAX, Pin
+from rowgrad._ops.reorder import _reorder
+from rowgrad._ops.results import SparseEntries
+from rowgrad._ops.sparse_groups import check_entries, outside, sizes_of
+from rowgrad._runtime import dtypes
+from rowgrad._runtime.dtypes import PLAIN, Array
+from rowgrad._runtime.memory import allocate, check_room
+from rowgrad._runtime.threads import Workers
+from rowgrad.errors import InvalidArgumentError, OutOfRangeError, RowgradError
+
+TABLE = 1 << 17  # the most indices that a table of parts is made for
+
+# SparseConcat
+
+
+def _concat(indices: tuple[Array, ...], values: tuple[Array, ...], shapes: tuple[Array, ...], *,
+            concat_dim: int) -> SparseEntries:  # fmt: skip
+    shape, offsets = _joined(indices, values, shapes, concat_dim)
+    axis = concat_dim % len(shape)
+    total = sum(map(len, indices))
+    check_room(total * 8 * (len(shape) + 1), "indices")
+    joined = np.concatenate([*indices]).astype(np.int64, copy=False)
+    start = 0
+    for part, offset in zip(indices, offsets, strict=True):
+        if offset:
+            joined[start : start + len(part), axis] += offset
+        start += len(part)
+    output_shape = np.array(shape, np.int64)
+    return SparseEntries(*_reorder(joined, np.concatenate([*values]), output_shape), output_shape)
+
+
+def _joined(indices: tuple[Array, ...], values: tuple[Array, ...], shapes: tuple[Array, ...],
+            concat_dim: int) -> tuple[tuple[int, ...], list[int]]:  # fmt: skip
+    """The shape of the result, and where each part begins along the dimension that they are joined along."""
+    for name, arrays in (("values", values), ("shapes", shapes)):
+        checks.same_length(name, len(arrays), "indices", len(indices))
+    rank = shapes[0].size
+    for position, shape in enumerate(shapes):
+        if shape.ndim == 1 and shape.size != rank:
+            raise InvalidArgumentError(
+                f"shapes[{position}] has {shape.size} elements, but shapes[0] has {rank}; all must have the same "
+                "rank. Reshape one of them.",
+                code="length-mismatch",
+                argument="shapes",
+                position=position,
+                value=shape.size,
+            )
+    for position, (part, entries, shape) in enumerate(zip(indices, values, shapes, strict=True)):
+        try:
+            check_entries("values", entries, part, shape, "")
+        except InvalidArgumentError as error:
+            error.position = position
+            error.message = f"tensor {position}: {error.message}".replace("shape has", "shapes has")
+            error.argument = "shapes" if error.argument == "shape" else error.argument
+            raise
+    axis = one_axis("concat_dim", concat_dim, rank)
+    first = sizes_of("shapes", shapes[0])
+    offsets, total = [], 0
+    for position, shape in enumerate(shapes):
+        found = sizes_of("shapes", shape)
+        for d in range(rank):
+            if d != axis and found[d] != first[d]:
+                raise InvalidArgumentError(
+                    f"shapes[{position}] is {list(found)}, but shapes[0] is {list(first)}; they may differ in "
+                    f"dimension {axis} only, along which they are joined.",
+                    code="shape-mismatch",
+                    argument="shapes",
+                    position=position,
+                    value=found,
+                )
+        offsets.append(total)
+        total += found[axis]
+    if total > INT64_MAX:
+        raise InvalidArgumentError(
+            f"the tensors have {total} places along dimension {axis}, more than can be counted. Join fewer of them.",
+            code="too-large",
+            argument="shapes",
+            value=total,
+        )
+    return tuple(total if d == axis else size for d, size in enumerate(first)), offsets
+
+
+def _concat_shapes(shapes: Known, values: Known, attributes: Known) -> Result:
+    ranks = [of_rank("shapes", shape, 1)[0] for shape in shapes.get("shapes") or ()]
+    rank = next((size for size in ranks if isinstance(size, int)), None)
+    counts = [of_rank("values", shape, 1)[0] for shape in shapes.get("values") or (None,)]
+    count = sum(n for n in counts if isinstance(n, int)) if all(isinstance(n, int) for n in counts) else None
+    return {"output_indices": (count, rank), "output_values": (count,), "output_shape": (rank,)}
+
+
+# SparseSplit
+
+
+class SplitEntries(NamedTuple):
+    """The parts of a sparse tensor: a list of each."""
+
+    output_indices: Any
+    output_values: Any
+    output_shape: Any
+
+
+def split(split_dim: Any, indices: Array, values: Array, shape: Array, *, num_split: int) -> list[SparseEntries]:
+    """All parts, in one pass."""
+    check_entries("values", values, indices, shape, "")
+    lengths = sizes_of("shape", shape)
+    axis = one_axis("split_dim", checks.count("split_dim", split_dim, least=None), len(lengths))
+    if not 1 <= num_split <= lengths[axis]:
+        raise OutOfRangeError(
+            f"num_split is {num_split}; allowed: 1 to {lengths[axis]} (shape[{axis}]). Choose fewer parts.",
+            code="bad-split",
+            argument="num_split",
+            value=num_split,
+        )
+    entries, rank = indices.shape
+    size, longer = divmod(lengths[axis], num_split)
+    numbers = np.arange(num_split)
+    begins = np.minimum(numbers, longer) + size * numbers
+    workers = Workers(entries * (16 * rank + 24))
+    chunks = workers.chunks
+    check_room((num_split + 1) * chunks * 8, "num_split")
+    # A small table of parts is faster than a division for each entry.
+    wide = [size + (part < longer) for part in range(num_split)] if lengths[axis] <= TABLE else None
+    table = np.empty(0, np.int32) if wide is None else np.repeat(numbers.astype(np.int32), wide)
+    parts, counts = allocate((entries,), np.int64), np.empty((chunks, num_split + 1), np.int64)
+    if workers.run(kernels.sparse_reduce.find_parts, indices.reshape(-1), rank, axis, np.array(lengths), size, longer,
+                   table, parts, counts.reshape(-1), num_split):  # fmt: skip
+        raise outside("indices", indices, lengths, range(rank), "shape")
+    # Where the entries of each chunk begin: part after part, chunk after chunk.
+    own = counts[:, :-1].T
+    starts = np.ascontiguousarray((np.cumsum(own).reshape(own.shape) - own).T)
+    is_text = values.dtype.kind in "USOT"
+    source = np.arange(entries) if is_text else values
+    words, width = dtypes.as_words(source)
+    found, taken = allocate((entries, rank), np.int64), allocate((entries,), source.dtype)
+    workers.run(kernels.sparse_reduce.take_parts, indices.reshape(-1), rank, axis, begins, parts, num_split, words,
+                width, starts.reshape(-1), found.reshape(-1), dtypes.as_words(taken)[0])  # fmt: skip
+    results, start = [], 0
+    shapes = np.repeat(np.array(lengths)[None], num_split, axis=0)
+    shapes[:, axis] = size + (numbers < longer)
+    for part, count in enumerate(own.sum(axis=1).tolist()):
+        end = start + count
+        kept = values[taken[start:end]] if is_text else taken[start:end]
+        results.append(SparseEntries(found[start:end], kept, shapes[part]))
+        start = end
+    return results
+
+
+def _one_part(split_dim: Any, indices: Array, values: Array, shape: Array, *, num_split: int,
+              index: int = 0) -> SparseEntries:  # fmt: skip
+    parts = split(split_dim, indices, values, shape, num_split=num_split)
+    if not 0 <= index < num_split:
+        raise OutOfRangeError(
+            f"index is {index}; allowed: 0 to {num_split - 1} (num_split is {num_split}). Choose one of the parts.",
+            code="bad-split",
+            argument="index",
+            value=index,
+        )
+    return SparseEntries(*(np.array(array) for array in parts[index]))
+
+
+def split_all(split_dim: Any, indices: Any, values: Any, shape: Any, *, num_split: int, name: Any = None) -> Any:
+    """Cut a sparse tensor into parts along one dimension, as TensorFlow's SparseSplit: a list of each output.
+
+    Parameters
+    ----------
+    split_dim : scalar
+        The dimension along which to cut; negative ones count from the last.
+    indices : array
+        The index of each entry, in any order.
+    values : array
+        The value of each entry.
+    shape : array
+        The shape of the tensor.
+    num_split : int
+        How many parts; the first ones are one longer, if there is a rest.
+
+    Returns
+    -------
+    SplitEntries
+        `output_indices`, `output_values` and `output_shape`, a list of `num_split` arrays each.
+
+    Examples
+    --------
+    >>> from rowgrad import raw_ops
+    >>> raw_ops.SparseSplit(0, [[0], [3]], [1.0, 2.0], [4], num_split=2).output_values
+    [array([1.], dtype=float32), array([2.], dtype=float32)]
+    """
+    operator = OPERATORS["SparseSplitPart"]
+    given = (split_dim, indices, values, shape)
+    try:
+        settings = check_attributes(operator, {"num_split": num_split})
+        parts = split(*operator._fit(given), num_split=settings["num_split"])
+    except RowgradError as error:
+        error.op = "SparseSplit"
+        raise
+    kind = first_kind(given)
+    return SplitEntries(*([kind.hand_back(array) for array in arrays] for arrays in zip(*parts, strict=True)))
+
+
+def _split_shapes(shapes: Known, values: Known, attributes: Known) -> Result:
+    _, rank = of_rank("indices", shapes.get("indices"), 2)
+    return {"output_indices": (None, rank), "output_values": (None,), "output_shape": (rank,)}
+
+
+# Declarations
+
+NO_ROOM = "OutOfMemoryError: the result does not fit into memory"
+WRONG_TYPE = "DTypeError: a type that is not listed"
+OUTPUTS = (
+    Pin("output_indices", "int64", "[M, rank]", "The index of each entry of the result."),
+    Pin("output_values", "T", "[M]", "Its value."),
+    Pin("output_shape", "int64", "[rank]", "The shape of the result."),
+)
+
+declare(Operator(
+    name="SparseConcat",
+    function=None,
+    family="sparse_join",
+    summary="Join sparse tensors along one dimension.",
+    inputs=(
+        Pin("indices", "int64", "[N, rank]", "The indices of each tensor, in any order.", many=True),
+        Pin("values", "T", "[N]", "The values of each tensor.", many=True),
+        Pin("shapes", "int64", "[rank]", "The shape of each tensor; they are equal but for concat_dim.", many=True),
+    ),
+    outputs=OUTPUTS,
+    types={"T": PLAIN},
+    attributes=(
+        Attribute("concat_dim", REQUIRED, "The dimension along which to join; negative ones count from the last.",
+                  kind="int"),
+    ),
+    formula="entry i of tensor p comes to indices[p][i] + the lengths of the tensors before it along concat_dim\n"
+    "output_indices ascend; entries with the same index stay in their order",
+    errors=(
+        "InvalidArgumentError: there are not equally many indices, values and shapes, or their shapes do not fit",
+        "InvalidArgumentError: a length is negative or too large, or one other than that of concat_dim differs",
+        "OutOfRangeError: concat_dim is not within the dimensions",
+        NO_ROOM,
+        WRONG_TYPE,
+    ),
+    cost="O(N · rank · log(places)); a result that comes in order is noticed and not sorted.",
+    example=Example(
+        {"indices": [[[0, 2], [1, 0]], [[0, 1], [1, 0]]], "values": [[1.0, 2.0], [3.0, 4.0]],
+         "shapes": [[2, 3], [2, 2]]},
+        {"output_indices": [[0, 2], [0, 4], [1, 0], [1, 3]], "output_values": [1.0, 3.0, 2.0, 4.0],
+         "output_shape": [2, 5]},
+        attributes={"concat_dim": 1},
+    ),
+    compute=_concat,
+    shape_rule=_concat_shapes,
+    gradient={
+        "values": lambda op, d_output_values, output_indices, output_shape, indices, shapes, position, concat_dim: (
+            op.SparseReorderGrad(
+                op.SparseSlice(
+                    output_indices, d_output_values, output_shape,
+                    op.ConcatOffset(concat_dim, list(shapes), position=position), shapes[position],
+                ).output_values,
+                indices[position], shapes[position],
+            )
+        )
+    },
+    result=SparseEntries,
+    notes="One tensor alone is taken too; TensorFlow wants two. Indices are not compared with shapes, as in "
+    "TensorFlow, which has no gradient for this operator; here it is that of entries within their shapes.",
+))  # fmt: skip
+
+declare(Operator(
+    name="SparseSplitPart",
+    function=None,
+    family="sparse_join",
+    summary="One of the parts that a sparse tensor is cut into along one dimension.",
+    inputs=(
+        Pin("split_dim", "int64", "[]", "The dimension along which to cut; negative ones count from the last."),
+        Pin("indices", "int64", "[N, rank]", "The index of each entry, in any order."),
+        Pin("values", "T", "[N]", "The value of each entry."),
+        Pin("shape", "int64", "[rank]", "The shape of the tensor."),
+    ),
+    outputs=OUTPUTS,
+    types={"T": PLAIN},
+    attributes=(
+        Attribute("num_split", REQUIRED, "How many parts; the first ones are one longer, if there is a rest.",
+                  kind="int"),
+        Attribute("index", 0, "Which part, counted from 0.",
+                  kind="int"),
+    ),
+    formula="part p has the entries with begin[p] ≤ index[split_dim] < begin[p + 1], and counts from begin[p]",
+    errors=(
+        "InvalidArgumentError: indices is not a matrix, values or shape not a vector, or their lengths do not fit",
+        "InvalidArgumentError: split_dim is not a scalar, or a length of shape is negative",
+        "OutOfRangeError: split_dim is not within the dimensions, num_split not within the length, or an index not "
+        "within shape",
+        "OutOfRangeError: index is not one of the parts",
+        NO_ROOM,
+        WRONG_TYPE,
+    ),
+    cost="O(N · rank + num_split).",
+    example=Example(
+        {"split_dim": 1, "indices": [[0, 0], [0, 3], [1, 4], [2, 6]], "values": [1.0, 2.0, 3.0, 4.0], "shape": [3, 7]},
+        {"output_indices": [[1, 0], [2, 2]], "output_values": [3.0, 4.0], "output_shape": [3, 3]},
+        attributes={"num_split": 2, "index": 1},
+    ),
+    compute=_one_part,
+    shape_rule=_split_shapes,
+    gradient={
+        "values": lambda op, d_output_values, output_indices, indices, split_dim, shape, num_split, index: (
+            op.SparseSliceGrad(
+                d_output_values, indices,
+                op.SparseSplitOffset(split_dim, shape, num_split=num_split, index=index), output_indices,
+            )
+        )
+    },
+    result=SparseEntries,
+    notes="`raw_ops.SparseSplit` gives all parts, as TensorFlow does: a list of each output.",
+    in_tensorflow=False,
+))  # fmt: skip
+
+
+def _offset(split_dim: Any, shape: Array, *, num_split: int, index: int = 0) -> Array:
+    nothing = np.empty((0, shape.size), np.int64)
+    split(split_dim, nothing, np.empty(0, np.float32), shape, num_split=num_split)
+    start = np.zeros(shape.size, np.int64)
+    axis = int(split_dim) % shape.size
+    size, longer = divmod(int(shape[axis]), num_split)
+    start[axis] = size * index + min(index, longer)
+    return start
+
+
+declare(Operator(
+    name="SparseSplitOffset",
+    function=None,
+    family="sparse_join",
+    summary="Where one part of a sparse tensor that is cut begins.",
+    inputs=(
+        Pin("split_dim", "int64", "[]", "The dimension along which to cut; negative ones count from the last."),
+        Pin("shape", "int64", "[rank]", "The shape of the tensor."),
+    ),
+    outputs=(Pin("offset", "int64", "[rank]", "Where the part begins in each dimension."),),
+    types={},
+    attributes=(
+        Attribute("num_split", REQUIRED, "How many parts there are.", kind="int"),
+        Attribute("index", 0, "Which of them, counted from 0.", kind="int"),
+    ),
+    formula="offset[split_dim] = the lengths of the parts before; 0 elsewhere",
+    errors=(
+        "InvalidArgumentError: split_dim is not a scalar, shape not a vector, or a length negative",
+        "OutOfRangeError: split_dim is not within the dimensions, or num_split not within the length",
+        WRONG_TYPE,
+    ),
+    cost="O(rank).",
+    example=Example({"split_dim": 1, "shape": [3, 7]}, {"offset": [0, 4]}, attributes={"num_split": 2, "index": 1}),
+    compute=_offset,
+    in_tensorflow=False,
+))  # fmt: skip
