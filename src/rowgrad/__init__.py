@@ -37,7 +37,7 @@ from rowgrad.errors import (
 
 __version__ = "0.1.0"
 
-_SUBMODULES = ("blocks", "optim", "raw_ops", "tables")
+_SUBMODULES = ("blocks", "features", "optim", "raw_ops", "tables")
 _FRONT_ENDS = {"jax": "JAX", "torch": "PyTorch"}  # not in `__all__`: a star import loads no framework
 
 globals().update({name: getattr(_functions, name) for name in _top_level()})

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from rowgrad import blocks as blocks
 from rowgrad import errors as errors
+from rowgrad import features as features
 from rowgrad import jax as jax
 from rowgrad import optim as optim
 from rowgrad import raw_ops as raw_ops
@@ -57,6 +58,7 @@ __all__ = [
     "blocks",
     "embedding_lookup_sparse",
     "errors",
+    "features",
     "get_num_threads",
     "optim",
     "plan",

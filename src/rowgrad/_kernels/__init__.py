@@ -10,9 +10,9 @@ from types import ModuleType
 from rowgrad._kernels import protect
 
 MODULES = (
-    "clear", "compile", "fill_empty_rows", "formulas", "kinds", "lanes", "offsets", "optim", "order", "raw", "reorder",
-    "routing", "segment_max", "segments", "segments_grad", "sharing", "sparse_segment", "sparse_segment_grad",
-    "sparse_slice", "tables", "tables_grad", "team", "weighted_sum",
+    "clear", "compile", "crossing", "fill_empty_rows", "formulas", "hashes", "kinds", "lanes", "offsets", "optim",
+    "order", "raw", "reorder", "routing", "segment_max", "segments", "segments_grad", "sharing", "sparse_segment",
+    "sparse_segment_grad", "sparse_slice", "tables", "tables_grad", "team", "weighted_sum",
 )  # fmt: skip
 
 

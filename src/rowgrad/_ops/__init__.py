@@ -22,6 +22,8 @@ FAMILIES = {
     "fill_empty_rows": "Filling empty rows",
     "sparse_slice": "Slicing sparse tensors",
     "reorder": "Order and shape of sparse tensors",
+    "hashing": "Hashes of text",
+    "cross": "Crossed features",
     "sparse_dense": "From sparse to dense",
 }
 for _family in FAMILIES:

@@ -56,6 +56,21 @@ class ReshapedEntries(NamedTuple):
     output_shape: Any
 
 
+class CrossedFeatures(NamedTuple):
+    """Crossed features as a sparse tensor."""
+
+    output_indices: Any
+    output_values: Any
+    output_shape: Any
+
+
+class CrossedRows(NamedTuple):
+    """Crossed features as the values and row splits of a ragged tensor."""
+
+    output_values: Any
+    output_row_splits: Any
+
+
 class SparseTensor(NamedTuple):
     """A sparse tensor cut out of another one."""
 

@@ -52,6 +52,19 @@ class ReshapedEntries(NamedTuple, Generic[A]):
     output_indices: A
     output_shape: A
 
+class CrossedFeatures(NamedTuple, Generic[A]):
+    """Crossed features as a sparse tensor."""
+
+    output_indices: A
+    output_values: A
+    output_shape: A
+
+class CrossedRows(NamedTuple, Generic[A]):
+    """Crossed features as the values and row splits of a ragged tensor."""
+
+    output_values: A
+    output_row_splits: A
+
 class SparseTensor(NamedTuple, Generic[A]):
     """A sparse tensor cut out of another one."""
 

@@ -65,6 +65,8 @@ TINTS: dict[str, Tint] = {
     "segments": Tint("#dbe9dc", "#86a98a"),
     "segments_grad": Tint("#f5e2d6", "#c39a83"),
     "reorder": Tint("#e9e4f0", "#a396b8"),
+    "hashing": Tint("#e3ecd9", "#97ab7f"),
+    "cross": Tint("#f0e6d2", "#b8a376"),
     "offsets": Tint("#efe9c8", "#b3a567"),
     "fill_empty_rows": Tint("#f4d9dd", "#c18c95"),
     "sparse_slice": Tint("#d6eaf0", "#7ba9b8"),

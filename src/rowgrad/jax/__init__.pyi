@@ -4,6 +4,8 @@ from typing import Any
 
 import jax
 
+from rowgrad._ops.results import CrossedFeatures
+from rowgrad._ops.results import CrossedRows
 from rowgrad._ops.results import FillGradient
 from rowgrad._ops.results import FilledRagged
 from rowgrad._ops.results import FilledRows
