@@ -32,7 +32,7 @@ FORMS = (
 )
 ATTRIBUTES = {
     "bool": "bool", "int": "int", "float": "float", "text": "str", "dtype": "npt.DTypeLike",
-    "shape": "Sequence[int | str]", "value": "Any",
+    "shape": "Sequence[int | str]", "list": "Sequence[int | str]", "value": "Any",
 }  # fmt: skip
 LOOKUPS: tuple[Callable[..., Any], ...] = (embedding_lookup_sparse, safe_embedding_lookup_sparse)
 PLANNED = ("indices", "segment_ids")  # may be None where a plan is given

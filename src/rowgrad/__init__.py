@@ -14,6 +14,7 @@ from rowgrad._ops import functions as _functions
 from rowgrad._ops.callables import top_level as _top_level
 from rowgrad._ops.embedding_lookup import embedding_lookup_sparse, safe_embedding_lookup_sparse
 from rowgrad._ops.plan import Plan, plan
+from rowgrad._ops.ragged_tensor import RaggedTensor, row_splits_to_segment_ids, segment_ids_to_row_splits
 from rowgrad._ops.results import (
     FilledRagged,
     FilledRows,
@@ -54,6 +55,7 @@ __all__ = [
     "OutOfRangeError",
     "PageError",
     "Plan",
+    "RaggedTensor",
     "ReshapedEntries",
     "RowGradient",
     "RowgradError",
@@ -64,7 +66,9 @@ __all__ = [
     "errors",
     "get_num_threads",
     "plan",
+    "row_splits_to_segment_ids",
     "safe_embedding_lookup_sparse",
+    "segment_ids_to_row_splits",
     "set_num_threads",
 ]
 __all__ += [*_SUBMODULES, *_top_level()]

@@ -16,6 +16,9 @@ from rowgrad import torch as torch
 from rowgrad._runtime.types import A, ArrayLike, Listed, NumPy, Plain, Tensor
 from rowgrad._ops.plan import Plan as Plan
 from rowgrad._ops.plan import plan as plan
+from rowgrad._ops.ragged_tensor import RaggedTensor as RaggedTensor
+from rowgrad._ops.ragged_tensor import row_splits_to_segment_ids as row_splits_to_segment_ids
+from rowgrad._ops.ragged_tensor import segment_ids_to_row_splits as segment_ids_to_row_splits
 from rowgrad._ops.results import FilledRagged as FilledRagged
 from rowgrad._ops.results import FilledRows as FilledRows
 from rowgrad._ops.results import FillGradient as FillGradient
@@ -49,6 +52,7 @@ __all__ = [
     "OutOfRangeError",
     "PageError",
     "Plan",
+    "RaggedTensor",
     "ReshapedEntries",
     "RowGradient",
     "RowgradError",
@@ -66,8 +70,10 @@ __all__ = [
     "ragged_fill_empty_rows_grad",
     "raw_ops",
     "row_dot",
+    "row_splits_to_segment_ids",
     "safe_embedding_lookup_sparse",
     "segment_ids_from_offsets",
+    "segment_ids_to_row_splits",
     "segment_max",
     "segment_mean",
     "segment_min",

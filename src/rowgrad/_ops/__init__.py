@@ -24,6 +24,7 @@ FAMILIES = {
     "reorder": "Order and shape of sparse tensors",
     "hashing": "Hashes of text",
     "cross": "Crossed features",
+    "ragged": "Ragged tensors",
     "sparse_dense": "From sparse to dense",
 }
 for _family in FAMILIES:

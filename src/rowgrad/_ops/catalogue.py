@@ -27,8 +27,8 @@ REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "REQUIRED"})()
 class Attribute:
     """A setting of an operator that is no array.
 
-    `kind` says what it holds: ``bool``, ``int``, ``float``, ``text``, ``dtype``, ``shape`` or ``value`` (any literal).
-    One whose default is `REQUIRED` must be given. `passed` tells whether `compute` takes it.
+    `kind` says what it holds: ``bool``, ``int``, ``float``, ``text``, ``dtype``, ``shape``, ``list`` or ``value`` (any
+    literal). One whose default is `REQUIRED` must be given. `passed` tells whether `compute` takes it.
     """
 
     name: str

@@ -132,8 +132,21 @@ def _as_text(values: Array, name: str) -> TextColumn:
     return column_of(values.astype("S20") if values.dtype.kind == "i" else values, name)
 
 
-def _joined(batch: Batch, texts: list[TextColumn], separator: bytes) -> Array:
-    """The crosses as text: an array of `bytes`, as TensorFlow gives strings."""
+def _holds_str(array: Array) -> bool:
+    """Whether text is `str`, not `bytes`."""
+    return array.dtype.kind in "UT" or (array.dtype.kind == "O" and array.size > 0 and isinstance(array.flat[0], str))
+
+
+def _joined(batch: Batch, texts: list[TextColumn], separator: bytes, other_text: tuple[Array, ...] = ()) -> Array:
+    """The crosses as text: objects that are `bytes`, as TensorFlow gives strings, or `str` where all text is."""
+    given = [array for array in (*(column.values for column in batch.columns), *other_text) if array.dtype.kind != "i"]
+    found = _joined_bytes(batch, texts, separator)
+    if given and all(map(_holds_str, given)):
+        return np.array([item.decode() for item in found], str)
+    return found
+
+
+def _joined_bytes(batch: Batch, texts: list[TextColumn], separator: bytes) -> Array:
     output = np.empty(batch.crosses, object)
     if not output.size:
         return output
@@ -217,7 +230,8 @@ def _sparse_cross_v2(
     between = sep[()]
     batch = _columns(indices, values, shapes, dense_inputs)
     texts = [_as_text(column.values, column.name) for column in batch.columns]
-    return crossed(batch, _joined(batch, texts, between if isinstance(between, bytes) else str(between).encode()))
+    separator = between if isinstance(between, bytes) else str(between).encode()
+    return crossed(batch, _joined(batch, texts, separator, (sep,)))
 
 
 def _sparse_cross_hashed(indices: Arrays, values: Arrays, shapes: Arrays, dense_inputs: Arrays, num_buckets: Any,

@@ -82,7 +82,7 @@ def _same_shape(shapes: Mapping[str, Any], values: Mapping[str, Any], attributes
 
 
 NUM_BUCKETS = Attribute("num_buckets", REQUIRED, "How many buckets there are, 1 or more.", "int")
-KEY = Attribute("key", REQUIRED, "The key: two whole numbers.", "value")
+KEY = Attribute("key", REQUIRED, "The key: two whole numbers.", "list")
 ERRORS = (
     "InvalidArgumentError: num_buckets is less than 1",
     "InvalidArgumentError: a string has a lone surrogate",

@@ -56,6 +56,29 @@ class ReshapedEntries(NamedTuple):
     output_shape: Any
 
 
+class SparseEntries(NamedTuple):
+    """A ragged tensor as a sparse one."""
+
+    sparse_indices: Any
+    sparse_values: Any
+    sparse_dense_shape: Any
+
+
+class RaggedRows(NamedTuple):
+    """The row splits and the values of a ragged tensor."""
+
+    rt_nested_splits: Any
+    rt_dense_values: Any
+
+
+class CountedValues(NamedTuple):
+    """How often numbers occur, as a sparse tensor."""
+
+    output_indices: Any
+    output_values: Any
+    output_dense_shape: Any
+
+
 class CrossedFeatures(NamedTuple):
     """Crossed features as a sparse tensor."""
 

@@ -67,6 +67,7 @@ TINTS: dict[str, Tint] = {
     "reorder": Tint("#e9e4f0", "#a396b8"),
     "hashing": Tint("#e3ecd9", "#97ab7f"),
     "cross": Tint("#f0e6d2", "#b8a376"),
+    "ragged": Tint("#d9e6e6", "#84a8a8"),
     "offsets": Tint("#efe9c8", "#b3a567"),
     "fill_empty_rows": Tint("#f4d9dd", "#c18c95"),
     "sparse_slice": Tint("#d6eaf0", "#7ba9b8"),

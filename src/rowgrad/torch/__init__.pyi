@@ -4,15 +4,18 @@ from typing import Any
 
 import torch
 
+from rowgrad._ops.results import CountedValues
 from rowgrad._ops.results import CrossedFeatures
 from rowgrad._ops.results import CrossedRows
 from rowgrad._ops.results import FillGradient
 from rowgrad._ops.results import FilledRagged
 from rowgrad._ops.results import FilledRows
 from rowgrad._ops.results import OrderedEntries
+from rowgrad._ops.results import RaggedRows
 from rowgrad._ops.results import ReshapedEntries
 from rowgrad._ops.results import RowGradient
 from rowgrad._ops.results import SegmentMax
+from rowgrad._ops.results import SparseEntries
 from rowgrad._ops.results import SparseTensor
 from rowgrad._runtime.types import ArrayLike
 from rowgrad.torch import distributed as distributed
