@@ -12,7 +12,7 @@ from typing import Any as _Any
 from rowgrad import errors as errors
 from rowgrad._ops import functions as _functions
 from rowgrad._ops.callables import top_level as _top_level
-from rowgrad._ops.embedding_lookup import embedding_lookup_sparse, safe_embedding_lookup_sparse
+from rowgrad._ops.embedding_lookup import embedding_lookup, embedding_lookup_sparse, safe_embedding_lookup_sparse
 from rowgrad._ops.plan import Plan, plan
 from rowgrad._ops.ragged_tensor import RaggedTensor, row_splits_to_segment_ids, segment_ids_to_row_splits
 from rowgrad._ops.results import (
@@ -62,6 +62,7 @@ __all__ = [
     "SegmentMax",
     "SparseTensor",
     "Table",
+    "embedding_lookup",
     "embedding_lookup_sparse",
     "errors",
     "get_num_threads",

@@ -234,3 +234,27 @@ def test_crossed_columns() -> None:
     np.testing.assert_array_equal(found.output_indices, expected.indices)
     np.testing.assert_array_equal(found.output_values, expected.values)
     np.testing.assert_array_equal(found.output_shape, expected.dense_shape)
+
+
+# Joins
+
+
+@settings(deadline=None)
+@given(data=st.data(), separator=st.text(max_size=2))
+def test_joins(data: Any, separator: str) -> None:
+    size, segments = data.draw(st.integers(0, 6)), data.draw(st.integers(0, 4))
+    tail = data.draw(st.sampled_from([(), (2,)]))
+    count = size * int(np.prod(tail))
+    texts = objects(data.draw(st.lists(TEXT, min_size=count, max_size=count))).reshape(size, *tail)
+    ids = np.array(data.draw(st.lists(st.integers(-1, segments) | st.integers(0, max(segments - 1, 0)), min_size=size,
+                                      max_size=size)), np.int32)  # fmt: skip
+    given = {"inputs": texts, "segment_ids": ids, "num_segments": segments, "separator": separator}
+    try:
+        expected = tf.raw_ops.UnsortedSegmentJoin(**given)
+    except tf.errors.InvalidArgumentError:
+        with pytest.raises(rowgrad.InvalidArgumentError):
+            raw_ops.UnsortedSegmentJoin(**given)
+        return
+    found = raw_ops.UnsortedSegmentJoin(**given)
+    assert found.shape == expected.shape
+    assert [x if isinstance(x, bytes) else x.encode() for x in found.flat] == list(expected.numpy().flat)

@@ -22,7 +22,7 @@ FAMILIES = {
     "fill_empty_rows": "Filling empty rows",
     "sparse_slice": "Slicing sparse tensors",
     "reorder": "Order and shape of sparse tensors",
-    "hashing": "Hashes of text",
+    "hashing": "Hashes and joins of text",
     "cross": "Crossed features",
     "ragged": "Ragged tensors",
     "sparse_dense": "From sparse to dense",

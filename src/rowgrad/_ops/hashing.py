@@ -1,14 +1,17 @@
-"""Hashes of text, as TensorFlow makes them: FarmHash's fingerprints, the keyed SipHash, and buckets of both."""
+"""Hashes of text, as TensorFlow makes them: FarmHash's fingerprints, the keyed SipHash, and buckets of both; joins."""
 
 from collections.abc import Mapping
+from itertools import pairwise
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from rowgrad import _kernels as kernels
+from rowgrad._ops import checks
 from rowgrad._ops.catalogue import REQUIRED, Attribute, Example, Operator, declare
 from rowgrad._ops.pins import Pin
-from rowgrad._runtime.dtypes import Array
+from rowgrad._runtime.dtypes import IDS, Array
 from rowgrad._runtime.memory import allocate
 from rowgrad._runtime.text_columns import TextColumn, column_of
 from rowgrad._runtime.threads import Workers
@@ -81,6 +84,47 @@ def _same_shape(shapes: Mapping[str, Any], values: Mapping[str, Any], attributes
     return {"output": shape}
 
 
+# UnsortedSegmentJoin
+
+
+def _join(inputs: Array, segment_ids: Array, num_segments: Any, *, separator: str = "") -> Array:
+    segments = checks.count("num_segments", num_segments)
+    if segment_ids.ndim == 0 or inputs.shape[: segment_ids.ndim] != segment_ids.shape:
+        raise InvalidArgumentError(
+            f"segment_ids has shape {list(segment_ids.shape)}, and inputs {list(inputs.shape)}; the former must have "
+            "one dimension or more, and be those that inputs begins with.",
+            code="shape-mismatch",
+            argument="segment_ids",
+            value=segment_ids.shape,
+        )
+    ids, tail = segment_ids.reshape(-1), inputs.shape[segment_ids.ndim :]
+    wrong = (ids < 0) | (ids >= segments)
+    if wrong.any():
+        position = int(wrong.argmax())
+        raise checks.out_of_range("segment_ids", position, int(ids[position]), segments, "num_segments",
+                                  "index-out-of-range", "Drop the entry, or fix the id.")  # fmt: skip
+    order = np.argsort(ids, kind="stable")
+    counts = np.bincount(ids, minlength=segments)
+    texts = inputs.reshape(ids.size, prod(tail))[order]
+    is_bytes = inputs.dtype.kind == "S" or (inputs.dtype.kind == "O" and any(isinstance(x, bytes) for x in inputs.flat))
+    between: Any = separator.encode() if is_bytes else separator
+    columns, stops = texts.T.tolist(), np.concatenate([[0], np.cumsum(counts)]).tolist()
+    if is_bytes:
+        columns = [[text if isinstance(text, bytes) else text.encode() for text in column] for column in columns]
+    output = np.empty((segments, texts.shape[1]), object)
+    for at, column in enumerate(columns):
+        output[:, at] = [between.join(column[begin:end]) for begin, end in pairwise(stops)]
+    found = output.reshape(segments, *tail)
+    return found if is_bytes or not found.size else found.astype(str)
+
+
+def _join_shape(shapes: Mapping[str, Any], values: Mapping[str, Any], attributes: Mapping[str, Any]) -> dict[str, Any]:
+    inputs, ids, count = shapes.get("inputs"), shapes.get("segment_ids"), values.get("num_segments")
+    if inputs is None or ids is None:
+        return {"output": None}
+    return {"output": (None if count is None else int(count), *inputs[len(ids) :])}
+
+
 NUM_BUCKETS = Attribute("num_buckets", REQUIRED, "How many buckets there are, 1 or more.", "int")
 KEY = Attribute("key", REQUIRED, "The key: two whole numbers.", "list")
 ERRORS = (
@@ -121,3 +165,28 @@ _declare("StringToHashBucketStrong", "The bucket of each string, by SipHash-2-4 
 _declare("StringToHashBucket", "The bucket of each string, by the older hash, which TensorFlow advises against.",
          "string_tensor", "output[i] = Hash64(string_tensor[i]) mod num_buckets", _older, [0, 3, 9],
          {"num_buckets": 10})  # fmt: skip
+declare(Operator(
+    name="UnsortedSegmentJoin",
+    function=None,
+    family="hashing",
+    summary="Join the strings of each segment.",
+    inputs=(
+        Pin("inputs", "string", "[N, ...]", "The strings."),
+        Pin("segment_ids", "Tindices", "[N]", "The segment of each, in any order."),
+        Pin("num_segments", "Tnumsegments", "[]", "The number of segments."),
+    ),
+    outputs=(Pin("output", "string", "[num_segments, ...]", "The strings of each segment, in their order."),),
+    types={"Tindices": IDS, "Tnumsegments": IDS},
+    attributes=(Attribute("separator", "", "What stands between two strings.", "text"),),
+    formula="output[s] = the inputs[i] with segment_ids[i] = s, with the separator between them",
+    errors=(
+        "InvalidArgumentError: segment_ids has not the dimensions that inputs begins with, or num_segments is negative",
+        "OutOfRangeError: a segment id is not in [0, num_segments)",
+        *ERRORS[2:],
+    ),
+    cost="O(bytes of all strings + N · log N).",
+    example=Example({"inputs": ["a", "b", "c"], "segment_ids": [0, 2, 0], "num_segments": 3},
+                    {"output": ["a-c", "", "b"]}, attributes={"separator": "-"}),
+    compute=_join,
+    shape_rule=_join_shape,
+))  # fmt: skip

@@ -372,8 +372,8 @@ PARTITIONS = Attribute(
     "row_partition_types", REQUIRED,
     "What each of row_partition_tensors is: ROW_SPLITS for all, or FIRST_DIM_SIZE and then VALUE_ROWIDS.", "list",
 )  # fmt: skip
-SPLIT_PIN = Pin("splits", "int64", "[R]", "Where each row begins and ends.")
-WEIGHTS = Pin("weights", "{}", "[W]", "The weight of each value; none for 1 each.")
+SPLIT_PIN = Pin("splits", "int64", "[row_count]", "Where each row begins and ends.")
+WEIGHTS = "The weight of each value; none for 1 each."
 
 
 def _sparse_shapes(
@@ -499,9 +499,9 @@ declare(Operator(
     summary="How often each number occurs in each row, as a matrix.",
     inputs=(
         SPLIT_PIN,
-        Pin("values", "Tidx", "[N]", "The numbers, row after row; those of size and more are not counted."),
+        Pin("values", "Tidx", "[value_count]", "The numbers, row after row; those of size and more are not counted."),
         Pin("size", "Tidx", "[]", "The number of columns."),
-        Pin("weights", "T", "[W]", WEIGHTS.doc),
+        Pin("weights", "T", "[weight_count]", WEIGHTS),
     ),
     outputs=(Pin("output", "T", "[rows, size]", "How often, or the sum of the weights."),),
     types={"Tidx": IDS, "T": COUNTED},
@@ -522,8 +522,8 @@ declare(Operator(
     summary="How often each number occurs in each row, as a sparse matrix.",
     inputs=(
         SPLIT_PIN,
-        Pin("values", "T", "[N]", "The numbers, row after row."),
-        Pin("weights", "output_type", "[W]", WEIGHTS.doc),
+        Pin("values", "T", "[value_count]", "The numbers, row after row."),
+        Pin("weights", "output_type", "[weight_count]", WEIGHTS),
     ),
     outputs=(
         Pin("output_indices", "int64", "[M, 2]", "The row and the number, in order."),

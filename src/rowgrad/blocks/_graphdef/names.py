@@ -42,7 +42,13 @@ SAME = (
     "SegmentMin", "SegmentMinV2", "UnsortedSegmentSum", "UnsortedSegmentProd", "UnsortedSegmentMax",
     "UnsortedSegmentMin", "SparseReorder", "SparseReshape",
     "SparseTensorDenseMatMul", "Assign", "ApplyGradientDescent", "ApplyAdagrad", "ApplyAdam", "SparseApplyAdagrad",
-    *OPTIMIZER_STEPS,
+    *OPTIMIZER_STEPS, "StringToHashBucketFast", "StringToHashBucket", "UnsortedSegmentJoin", "RaggedRange",
+    "RaggedBincount", "RaggedCountSparseOutput",
+)  # fmt: skip
+# What TensorFlow has too, but with lists of arrays of several types, or lists of settings.
+WITH_LISTS = (
+    "StringToHashBucketStrong", "SparseCross", "SparseCrossV2", "SparseCrossHashed", "RaggedCross",
+    "RaggedTensorToSparse", "RaggedTensorToTensor",
 )  # fmt: skip
 CALLED = {"ReduceSum": "Sum", "ReduceMean": "Mean", "Concat": "ConcatV2", "Gather": "GatherV2", "Add": "AddV2",
           "Div": "RealDiv"}  # fmt: skip
