@@ -40,9 +40,10 @@ def _text(value: Any, argument: str) -> Any:
     if is_arrow(value):
         return value
     found = np.array(value, object) if isinstance(value, str | bytes | list | tuple) else arrays.adopt(value)
-    if found.dtype.kind == "O" and not all(isinstance(item, str | bytes) for item in found.flat):
-        kind = next(type(item).__name__ for item in found.flat if not isinstance(item, str | bytes))
-        raise _no_text(argument, f"has a {kind} in it")
+    kinds = set(map(type, found.ravel().tolist())) if found.dtype.kind == "O" else set()
+    odd = [kind.__name__ for kind in kinds if not issubclass(kind, str | bytes)]
+    if odd:
+        raise _no_text(argument, f"has a {odd[0]} in it")
     if found.dtype.kind not in "OSUT":
         raise _no_text(argument, f"is {found.dtype.name}")
     return found

@@ -11,8 +11,8 @@ from rowgrad._kernels import protect
 
 MODULES = (
     "clear", "compile", "crossing", "fill_empty_rows", "formulas", "hashes", "kinds", "lanes", "offsets", "optim",
-    "order", "raw", "reorder", "routing", "segment_max", "segments", "segments_grad", "sharing", "sparse_segment",
-    "sparse_segment_grad", "sparse_slice", "tables", "tables_grad", "team", "weighted_sum",
+    "order", "ragged_rows", "raw", "reorder", "routing", "segment_max", "segments", "segments_grad", "sharing",
+    "sparse_segment", "sparse_segment_grad", "sparse_slice", "tables", "tables_grad", "team", "weighted_sum",
 )  # fmt: skip
 
 

@@ -57,10 +57,11 @@ def of_sparse(names: Sequence[str], indices: Array, values: Array, shape: Array,
     if strict and rows.size:
         falls = np.concatenate([rows[:1] < 0, rows[1:] < rows[:-1]])
         rows = rows[: int(falls.argmax())] if falls.any() else rows
-        begins, ends = (np.searchsorted(rows, np.arange(batch), side) for side in ("left", "right"))
-        return Column(value_name, values, begins, ends)
-    ends = np.searchsorted(np.maximum.accumulate(rows), np.arange(batch), "right")
-    return Column(value_name, values, np.concatenate([[0], ends[:-1]])[:batch].astype(np.int64), ends)
+    else:
+        rows = np.maximum.accumulate(np.maximum(rows, 0))
+    counts = np.bincount(rows[: int(np.searchsorted(rows, batch))], minlength=batch)
+    ends = np.cumsum(counts)
+    return Column(value_name, values, ends - counts, ends)
 
 
 def of_dense(name: str, values: Array) -> Column:

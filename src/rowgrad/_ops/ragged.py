@@ -8,12 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rowgrad import _kernels as kernels
 from rowgrad._ops import checks
 from rowgrad._ops.catalogue import OPERATORS, REQUIRED, Attribute, Example, Operator, declare
 from rowgrad._ops.pins import INT64_MAX, Pin
 from rowgrad._ops.results import CountedValues, RaggedRows, SparseEntries
+from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import IDS, PLAIN, Array
 from rowgrad._runtime.memory import allocate, check_room
+from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError, OutOfRangeError
 
 # Row splits
@@ -74,6 +77,11 @@ def check_nested(name: str, nested: Sequence[Array], values: int) -> list[Array]
 
 def places_of(nested: Sequence[Array]) -> Array:
     """The index of each value: its row in the outermost dimension, then its place in each of the others."""
+    if len(nested) == 1:
+        (splits,) = nested
+        pairs = allocate((int(splits[-1]), 2), np.int64)
+        Workers(pairs.nbytes).run(kernels.ragged_rows.index_pairs, splits, splits.size - 1, pairs.reshape(-1))
+        return pairs
     columns: list[Array] = []
     for splits in nested:
         rows = row_ids(splits)
@@ -104,14 +112,20 @@ SPLITS, IDS_OF_ROWS, FIRST = "ROW_SPLITS", "VALUE_ROWIDS", "FIRST_DIM_SIZE"
 
 
 class _Level(NamedTuple):
-    """One ragged dimension: the number of its rows, and the row of each item in them."""
+    """One ragged dimension: the number of its rows, and how many items each has."""
 
     rows: int
-    of_items: Array
+    lengths: Array
 
     @property
-    def lengths(self) -> Array:
-        return np.bincount(self.of_items, minlength=self.rows)
+    def items(self) -> int:
+        """How many there are in all rows."""
+        return int(self.lengths.sum())
+
+    @property
+    def of_items(self) -> Array:
+        """The row of each."""
+        return np.repeat(np.arange(self.rows), self.lengths)
 
 
 def _levels(tensors: tuple[Array, ...], kinds: Any) -> list[_Level]:
@@ -124,7 +138,7 @@ def _levels(tensors: tuple[Array, ...], kinds: Any) -> list[_Level]:
         counts = [*(splits.size - 1 for splits in tensors[1:]), None]
         found = [check_splits(f"row_partition_tensors[{at}]", *pair)
                  for at, pair in enumerate(zip(tensors, counts, strict=True))]  # fmt: skip
-        return [_Level(splits.size - 1, row_ids(splits)) for splits in found]
+        return [_Level(splits.size - 1, np.diff(splits)) for splits in found]
     if kinds != [FIRST, *[IDS_OF_ROWS] * (len(kinds) - 1)] or len(kinds) == 1:
         raise _bad_partition(
             f"the types of row partitions are {kinds}; they must all be {SPLITS}, or {FIRST} and then {IDS_OF_ROWS}."
@@ -138,7 +152,7 @@ def _levels(tensors: tuple[Array, ...], kinds: Any) -> list[_Level]:
             raise _bad_partition(
                 f"row_partition_tensors[{at}] must have rows that do not fall, from 0 to {rows - 1}. Sort the values."
             )
-        levels.append(_Level(rows, ids))
+        levels.append(_Level(rows, np.bincount(ids, minlength=rows)))
         rows = ids.size
     return levels
 
@@ -178,7 +192,7 @@ def _to_tensor(shape: Array, values: Array, default_value: Array, row_partition_
     levels = _levels(row_partition_tensors, row_partition_types)
     inner = values.shape[1:]
     sizes = _wanted(shape, levels, inner)
-    last = levels[-1].of_items.size
+    last = levels[-1].items
     if last > values.shape[0]:
         raise _bad_partition(f"the row partitions name {last} values, but there are {values.shape[0]}.")
     if default_value.ndim > len(inner) or any(
@@ -192,20 +206,37 @@ def _to_tensor(shape: Array, values: Array, default_value: Array, row_partition_
             value=default_value.shape,
         )
     is_text = values.dtype.kind in "USOT"
+    if not is_text and len(levels) == 1 and 0 not in sizes:
+        return _filled_rows(levels[0], values, default_value, sizes)
     dtype = np.result_type(values.dtype, default_value.dtype) if is_text else values.dtype
     result = np.empty(sizes, dtype) if is_text else allocate(tuple(sizes), dtype, argument="shape")
     result[...] = default_value
     places, keep = np.arange(levels[0].rows), np.arange(levels[0].rows) < sizes[0]
     for level, size in zip(levels, sizes[1:], strict=False):
         begins = np.cumsum(level.lengths) - level.lengths
-        inside = np.arange(level.of_items.size) - begins[level.of_items]
-        places = places[level.of_items] * size + inside
-        keep = keep[level.of_items] & (inside < size)
+        rows = level.of_items
+        inside = np.arange(rows.size) - begins[rows]
+        places = places[rows] * size + inside
+        keep = keep[rows] & (inside < size)
     flat = result.reshape(-1, *inner)
     if keep.all():
         flat[places] = values[:last]
     else:
         flat[places[keep]] = values[:last][keep]
+    return result
+
+
+def _filled_rows(level: _Level, values: Array, default_value: Array, sizes: list[int]) -> Array:
+    """One ragged dimension of numbers, row by row."""
+    result = allocate(tuple(sizes), values.dtype, argument="shape")
+    splits = np.zeros(level.rows + 1, np.int64)
+    np.cumsum(level.lengths, out=splits[1:])
+    default = np.array(np.broadcast_to(default_value, values.shape[1:]), values.dtype, order="C").reshape(-1)
+    words, per = dtypes.as_words(values)
+    Workers(result.nbytes).run(
+        kernels.ragged_rows.fill_rows, splits, min(level.rows, sizes[0]), sizes[1], words, per * default.size,
+        dtypes.as_words(default)[0], dtypes.as_words(result)[0],
+    )  # fmt: skip
     return result
 
 
@@ -237,55 +268,53 @@ def _range(starts: Array, limits: Array, deltas: Array, *, Tsplits: str = "int64
             value=0,
         )
     counts = _range_sizes(begin, end, step)
-    splits = np.concatenate([[0], np.cumsum(counts)])
+    splits = np.zeros(counts.size + 1, np.int64)
+    np.cumsum(counts, out=splits[1:])
     if splits[-1] > np.iinfo(Tsplits).max:
         raise InvalidArgumentError("the ranges have more values than Tsplits can count.", code="too-large")
-    return RaggedRows(splits.astype(Tsplits), _range_values(begin, step, counts))
+    if begin.dtype.itemsize == 2:
+        return RaggedRows(splits.astype(Tsplits), _range_values(begin, step, counts))
+    values = allocate(int(splits[-1]), begin.dtype, argument="limits")
+    Workers(values.nbytes).run(kernels.ragged_rows.add_up, splits, counts.size, np.ascontiguousarray(begin),
+                               np.ascontiguousarray(step), values)  # fmt: skip
+    return RaggedRows(splits.astype(Tsplits), values)
 
 
 def _range_sizes(begin: Array, end: Array, step: Array) -> Array:
     empty = ((step > 0) & (begin >= end)) | ((step < 0) & (begin <= end))
-    if begin.dtype.kind in "iu":
-        span, width = abs(end.astype(object) - begin.astype(object)), abs(step.astype(object))
-        counts = np.where(empty, 0, (span + width - 1) // width)
-    else:
-        with np.errstate(all="ignore"):
+    counts: Array
+    with np.errstate(all="ignore"):
+        if begin.dtype.kind in "iu":
+            # The difference of two int64 may need 64 bits, which uint64 has.
+            first, last, by = (array.astype(np.int64).astype(np.uint64) for array in (begin, end, step))
+            span = np.where(step > 0, last - first, first - last)
+            width = np.where(step > 0, by, np.uint64(0) - by)
+            counts = np.where(empty, np.uint64(0), (span - np.uint64(1)) // width + np.uint64(1))
+        else:
             wide = np.float32 if begin.dtype.itemsize == 2 else begin.dtype
             exact = np.ceil(np.abs(((end.astype(wide) - begin.astype(wide)).astype(begin.dtype) / step).astype(wide)))
             counts = np.where(empty, 0, exact)
-        if not (counts <= INT64_MAX).all():
-            position = int((~(counts <= INT64_MAX)).argmax())
-            raise InvalidArgumentError(
-                f"the range from starts[{position}] has no last value. Pass numbers that are finite.",
-                code="too-large",
-                argument="limits",
-                position=position,
-            )
+    known = counts < INT64_MAX // max(counts.size, 1)
+    if not known.all():
+        position = int((~known).argmax())
+        raise InvalidArgumentError(
+            f"the range from starts[{position}] has no last value, or too many. Pass numbers that are closer.",
+            code="too-large",
+            argument="limits",
+            position=position,
+        )
     return counts.astype(np.int64)
 
 
 def _range_values(begin: Array, step: Array, counts: Array) -> Array:
-    """Each value is the one before plus the step, rounded, as TensorFlow has it."""
-    total = int(counts.sum())
-    values: Array = allocate(total, begin.dtype, argument="limits")
+    """The same in bfloat16, which kernels do not add up: each value is the one before plus the step, rounded."""
+    values: Array = allocate(int(counts.sum()), begin.dtype, argument="limits")
     firsts = np.cumsum(counts) - counts
-    if begin.dtype.kind in "iu":
-        rows = np.repeat(np.arange(counts.size), counts)
-        with np.errstate(over="ignore"):
-            inside = (np.arange(total) - firsts[rows]).astype(begin.dtype)
-            values[:] = begin[rows] + inside * step[rows]
-    elif counts.size and int(counts.max()) < counts.size:
-        now, left = begin.copy(), np.flatnonzero(counts > 0)
-        for place in range(int(counts.max())):
-            left = left[counts[left] > place]
-            values[firsts[left] + place] = now[left]
-            now[left] += step[left]
-    else:
-        for row in np.flatnonzero(counts):
-            part = values[firsts[row] : firsts[row] + counts[row]]
-            part[:] = step[row]
-            part[0] = begin[row]
-            np.add.accumulate(part, out=part)
+    now, left = begin.copy(), np.flatnonzero(counts > 0)
+    for place in range(int(counts.max(initial=0))):
+        left = left[counts[left] > place]
+        values[firsts[left] + place] = now[left]
+        now[left] += step[left]
     return values
 
 
@@ -322,13 +351,14 @@ def _totals(places: Array, count: int, weights: Array, dtype: Any, *, binary: bo
 
 def _bincount(splits: Array, values: Array, size: Any, weights: Array, *, binary_output: bool = False) -> Array:
     bins = checks.count("size", int(size) if np.ndim(size) == 0 else size)
-    rows = row_ids(_check_counted(splits, values, weights))
-    keep = values < bins
-    shape = (splits.size - 1, bins)
-    allocate(shape, weights.dtype, argument="size")  # or there is no room
-    places = rows[keep] * bins + values[keep]
-    chosen = weights[keep] if weights.size else weights
-    return _totals(places, shape[0] * bins, chosen, weights.dtype, binary=binary_output).reshape(shape)
+    found = _check_counted(splits, values, weights)
+    output = allocate((found.size - 1, bins), weights.dtype, argument="size", zero=True)
+    if output.size:
+        Workers(output.nbytes + values.nbytes).run(
+            kernels.ragged_rows.count_bins, found, found.size - 1, values, bins, weights, binary_output,
+            output.reshape(-1),
+        )  # fmt: skip
+    return output
 
 
 def _count_sparse(splits: Array, values: Array, weights: Array, *, minlength: int = -1, maxlength: int = -1,
@@ -341,9 +371,26 @@ def _count_sparse(splits: Array, values: Array, weights: Array, *, minlength: in
     found = _check_counted(splits, values, weights)
     if found.size < 2:
         raise _bad_splits("splits", "has no rows; there must be one or more", None, None)
-    rows, numbers = row_ids(found), values.astype(np.int64)
-    width = maxlength if maxlength >= 0 else max(int(numbers.max(initial=0)) + 1, minlength)
-    keep = numbers < maxlength if maxlength >= 0 else np.ones(numbers.size, bool)
+    width = maxlength if maxlength >= 0 else max(int(values.max(initial=0)) + 1, minlength)
+    limit = maxlength if maxlength >= 0 else INT64_MAX
+    shape = np.array([found.size - 1, width], np.int64)
+    if int(np.diff(found).max()) > kernels.ragged_rows.SHORT:
+        return CountedValues(*_count_long(found, values, weights, limit, binary=binary_output), shape)
+    workers, rows = Workers(16 * values.size), found.size - 1
+    order, offsets = allocate(values.size, np.int64), np.zeros(rows + 1, np.int64)
+    workers.run(kernels.ragged_rows.count_distinct, found, rows, values, limit, order, offsets[1:])
+    np.cumsum(offsets, out=offsets)
+    indices = allocate((int(offsets[-1]), 2), np.int64)
+    output = allocate(int(offsets[-1]), weights.dtype)
+    workers.run(kernels.ragged_rows.write_counts, found, rows, values, limit, order, offsets, weights, binary_output,
+                indices.reshape(-1), output)  # fmt: skip
+    return CountedValues(indices, output, shape)
+
+
+def _count_long(splits: Array, values: Array, weights: Array, limit: int, *, binary: bool) -> tuple[Array, Array]:
+    """The same for long rows, by sorting all values at once."""
+    rows, numbers = row_ids(splits), values.astype(np.int64)
+    keep = numbers < limit
     rows, numbers = rows[keep], numbers[keep]
     order = np.lexsort([numbers, rows])
     pairs = np.stack([rows, numbers], axis=1)
@@ -352,9 +399,8 @@ def _count_sparse(splits: Array, values: Array, weights: Array, *, minlength: in
     places = np.empty(order.size, np.int64)
     places[order] = np.cumsum(is_first) - 1
     chosen = weights[keep] if weights.size else weights
-    counted = _totals(places, int(is_first.sum()), chosen, weights.dtype, binary=binary_output)
-    indices = np.ascontiguousarray(pairs[order[is_first]], np.int64).reshape(-1, 2)
-    return CountedValues(indices, counted, np.array([found.size - 1, width], np.int64))
+    counted = _totals(places, int(is_first.sum()), chosen, weights.dtype, binary=binary)
+    return np.ascontiguousarray(pairs[order[is_first]], np.int64).reshape(-1, 2), counted
 
 
 # Declarations

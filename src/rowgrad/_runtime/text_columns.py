@@ -4,7 +4,6 @@ Strings are what NumPy calls text (fixed-width, variable-width or objects), and 
 used as it is. `str` is encoded as UTF-8, as TensorFlow has it.
 """
 
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,7 +100,8 @@ def _of_objects(strings: list[Any], argument: str) -> TextColumn:
 
 
 def _joined(data: bytes, parts: list[Any]) -> TextColumn:
-    offsets = np.fromiter(accumulate(map(len, parts), initial=0), np.int64, len(parts) + 1)
+    offsets = np.zeros(len(parts) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)), out=offsets[1:])
     return TextColumn(np.frombuffer(bytearray(data), np.uint8), offsets[:-1], offsets[1:])
 
 
