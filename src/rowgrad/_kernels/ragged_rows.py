@@ -45,6 +45,23 @@ def fill_rows(workers, chunks, splits, filled, columns, values, width, default, 
 
 
 @kernel
+def range_sizes(workers, chunks, rows, starts, limits, steps, counts):
+    """How many whole numbers each range has; -1 where they are more than can be counted. No step is 0."""
+    seen = enter(workers)
+    for chunk in share(workers, 0, chunks):
+        for row in range(chunk_start(chunk, chunks, rows), chunk_start(chunk + 1, chunks, rows)):
+            start, limit, step = peek(starts, row), peek(limits, row), peek(steps, row)
+            if (step > 0 and start >= limit) or (step < 0 and start <= limit):
+                counts[row] = 0
+            else:  # the difference of two int64 may need 64 bits, which uint64 has
+                span = np.uint64(limit) - np.uint64(start) if step > 0 else np.uint64(start) - np.uint64(limit)
+                width = np.uint64(step) if step > 0 else np.uint64(0) - np.uint64(step)
+                count = (span - np.uint64(1)) // max(width, np.uint64(1)) + np.uint64(1)
+                counts[row] = -1 if count > np.uint64(1 << 62) else np.int64(count)
+    leave(workers, seen)
+
+
+@kernel
 def add_up(workers, chunks, splits, rows, starts, steps, output):
     """Each row from its start on, step by step; the splits have been made for these rows."""
     seen = enter(workers)

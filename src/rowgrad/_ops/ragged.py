@@ -257,7 +257,9 @@ def _range(starts: Array, limits: Array, deltas: Array, *, Tsplits: str = "int64
             f"the shapes are {sizes}; vectors must be of one length.", code="length-mismatch", argument="limits"
         )
     rows = lengths.pop() if lengths else 1
-    begin, end, step = (np.broadcast_to(array, (rows,)) for array in given.values())
+    begin, end, step = (
+        array if array.ndim else np.broadcast_to(array, (rows,)).copy() for array in given.values()
+    )  # fmt: skip
     if (step == 0).any():
         position = int((step == 0).argmax())
         raise InvalidArgumentError(
@@ -275,26 +277,22 @@ def _range(starts: Array, limits: Array, deltas: Array, *, Tsplits: str = "int64
     if begin.dtype.itemsize == 2:
         return RaggedRows(splits.astype(Tsplits), _range_values(begin, step, counts))
     values = allocate(int(splits[-1]), begin.dtype, argument="limits")
-    Workers(values.nbytes).run(kernels.ragged_rows.add_up, splits, counts.size, np.ascontiguousarray(begin),
-                               np.ascontiguousarray(step), values)  # fmt: skip
+    Workers(values.nbytes).run(kernels.ragged_rows.add_up, splits, counts.size, begin, step, values)
     return RaggedRows(splits.astype(Tsplits), values)
 
 
 def _range_sizes(begin: Array, end: Array, step: Array) -> Array:
-    empty = ((step > 0) & (begin >= end)) | ((step < 0) & (begin <= end))
-    counts: Array
-    with np.errstate(all="ignore"):
-        if begin.dtype.kind in "iu":
-            # The difference of two int64 may need 64 bits, which uint64 has.
-            first, last, by = (array.astype(np.int64).astype(np.uint64) for array in (begin, end, step))
-            span = np.where(step > 0, last - first, first - last)
-            width = np.where(step > 0, by, np.uint64(0) - by)
-            counts = np.where(empty, np.uint64(0), (span - np.uint64(1)) // width + np.uint64(1))
-        else:
+    if begin.dtype.kind in "iu":
+        counts = np.empty(begin.size, np.int64)
+        Workers(4 * counts.nbytes).run(kernels.ragged_rows.range_sizes, begin.size, begin, end, step, counts)
+        known = (counts >= 0) & (counts < INT64_MAX // max(counts.size, 1))
+    else:
+        with np.errstate(all="ignore"):
             wide = np.float32 if begin.dtype.itemsize == 2 else begin.dtype
             exact = np.ceil(np.abs(((end.astype(wide) - begin.astype(wide)).astype(begin.dtype) / step).astype(wide)))
+            empty = ((step > 0) & (begin >= end)) | ((step < 0) & (begin <= end))
             counts = np.where(empty, 0, exact)
-    known = counts < INT64_MAX // max(counts.size, 1)
+        known = counts < INT64_MAX // max(counts.size, 1)
     if not known.all():
         position = int((~known).argmax())
         raise InvalidArgumentError(
@@ -303,7 +301,7 @@ def _range_sizes(begin: Array, end: Array, step: Array) -> Array:
             argument="limits",
             position=position,
         )
-    return counts.astype(np.int64)
+    return counts.astype(np.int64, copy=False)
 
 
 def _range_values(begin: Array, step: Array, counts: Array) -> Array:
