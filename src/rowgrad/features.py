@@ -40,21 +40,14 @@ def _text(value: Any, argument: str) -> Any:
     if is_arrow(value):
         return value
     found = np.array(value, object) if isinstance(value, str | bytes | list | tuple) else arrays.adopt(value)
-    kinds = set(map(type, found.ravel().tolist())) if found.dtype.kind == "O" else set()
-    odd = [kind.__name__ for kind in kinds if not issubclass(kind, str | bytes)]
-    if odd:
-        raise _no_text(argument, f"has a {odd[0]} in it")
     if found.dtype.kind not in "OSUT":
-        raise _no_text(argument, f"is {found.dtype.name}")
+        raise DTypeError(
+            f"{argument} is {found.dtype.name}; it must be text. Convert it first, such as with `.astype(str)`.",
+            code="wrong-dtype",
+            argument=argument,
+            value=found.dtype.name,
+        )
     return found
-
-
-def _no_text(argument: str, what: str) -> DTypeError:
-    return DTypeError(
-        f"{argument} {what}; it must be text. Convert it first, such as with `.astype(str)`.",
-        code="wrong-dtype",
-        argument=argument,
-    )
 
 
 def _shaped(found: Array, value: Any) -> Array:

@@ -9,10 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rowgrad import _kernels as kernels
+from rowgrad._runtime.arrays import settle
 from rowgrad._runtime.dtypes import Array
 from rowgrad._runtime.memory import allocate
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import DTypeError, InvalidArgumentError
+
+WIDE = 1 << 27  # characters that strings of one width may take together
 
 
 class TextColumn(NamedTuple):
@@ -40,6 +43,10 @@ def column_of(value: Any, argument: str) -> TextColumn:
     kind = value.dtype.kind
     if kind == "S":
         return _of_bytes(np.ascontiguousarray(value))
+    if kind == "T":
+        longest = int(np.strings.str_len(value).max(initial=0))
+        if longest * value.size < WIDE:
+            return _of_points(value.astype(f"U{max(longest, 1)}"), argument)
     if kind == "U":
         return _of_points(np.ascontiguousarray(value), argument)
     return _of_objects(value.ravel().tolist(), argument)
@@ -86,23 +93,36 @@ def _no_text(argument: str, position: int) -> InvalidArgumentError:
 
 
 def _of_objects(strings: list[Any], argument: str) -> TextColumn:
+    """All of `str`, or all of `bytes`, or of both, which takes longer."""
     try:
-        joined = "".join(strings)
-        if joined.isascii():  # as many bytes as characters, so that each need not be encoded by itself
-            return _joined(joined.encode(), strings)
-        parts = [text.encode() for text in strings]
+        return _joined("\0".join(strings).encode(), strings)
     except UnicodeEncodeError:
         position = next(i for i, text in enumerate(strings) if any(0xD800 <= ord(c) < 0xE000 for c in text))
         raise _no_text(argument, position) from None
-    except TypeError:  # bytes, or both kinds
-        parts = [text if isinstance(text, bytes) else text.encode() for text in strings]
-    return _joined(b"".join(parts), parts)
+    except TypeError:
+        pass
+    odd = next((text for text in strings if not isinstance(text, str | bytes)), None)
+    if odd is not None:
+        raise DTypeError(
+            f"{argument} has a {type(odd).__name__} in it; it must be text. Convert it first, such as with "
+            "`.astype(str)`.",
+            code="wrong-dtype",
+            argument=argument,
+            value=type(odd).__name__,
+        )
+    parts = [text if isinstance(text, bytes) else text.encode() for text in strings]
+    return _joined(b"\0".join(parts), parts)
 
 
 def _joined(data: bytes, parts: list[Any]) -> TextColumn:
-    offsets = np.zeros(len(parts) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)), out=offsets[1:])
-    return TextColumn(np.frombuffer(bytearray(data), np.uint8), offsets[:-1], offsets[1:])
+    """Strings with a zero between them, which tells where each ends, unless one has a zero in it."""
+    array = settle(np.frombuffer(data, np.uint8))
+    stops = np.flatnonzero(array == 0)
+    if stops.size == len(parts) - 1:
+        return TextColumn(array, np.concatenate([[0], stops + 1]), np.concatenate([stops, [array.size]]))
+    sizes = [len(part if isinstance(part, bytes) else part.encode()) for part in parts]
+    ends = np.cumsum(np.array(sizes, np.int64) + 1) - 1
+    return TextColumn(array, ends - sizes, ends)
 
 
 def _of_arrow(value: Any, argument: str) -> TextColumn:
@@ -128,11 +148,5 @@ def _of_arrow(value: Any, argument: str) -> TextColumn:
         return TextColumn(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64))
     _, offsets, data = value.buffers()
     places = np.frombuffer(offsets, offset_types[kind])[value.offset : value.offset + len(value) + 1]
-    return TextColumn(_lent(np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)),
-                      _lent(places[:-1]), _lent(places[1:]))  # fmt: skip
-
-
-def _lent(array: Array) -> Array:
-    from rowgrad._runtime.arrays import settle
-
-    return settle(array)
+    text = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    return TextColumn(settle(text), settle(places[:-1]), settle(places[1:]))
