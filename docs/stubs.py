@@ -15,7 +15,7 @@ from typing import Any
 import rowgrad
 from rowgrad._ops import OPERATORS, Operator
 from rowgrad._ops.callables import by_function, function_attributes, function_signature, raw_signature, top_level
-from rowgrad._ops.embedding_lookup import embedding_lookup_sparse, safe_embedding_lookup_sparse
+from rowgrad._ops.embedding_lookup import embedding_lookup, embedding_lookup_sparse, safe_embedding_lookup_sparse
 from rowgrad.blocks import operators as page_operators
 
 ROOT = Path(__file__).parent.parent
@@ -32,9 +32,9 @@ FORMS = (
 )
 ATTRIBUTES = {
     "bool": "bool", "int": "int", "float": "float", "text": "str", "dtype": "npt.DTypeLike",
-    "shape": "Sequence[int | str]", "value": "Any",
+    "shape": "Sequence[int | str]", "list": "Sequence[int | str]", "value": "Any",
 }  # fmt: skip
-LOOKUPS: tuple[Callable[..., Any], ...] = (embedding_lookup_sparse, safe_embedding_lookup_sparse)
+LOOKUPS: tuple[Callable[..., Any], ...] = (embedding_lookup, embedding_lookup_sparse, safe_embedding_lookup_sparse)
 PLANNED = ("indices", "segment_ids")  # may be None where a plan is given
 
 

@@ -29,6 +29,8 @@ def of_example(operator: Operator, *, wired: bool = False) -> Page:
         for position, item in enumerate(items):
             id = f"{pin.name}_{position}" if pin.many else pin.name
             typed = {"dtype": operator.dtypes_of(pin)[0]} if operator.dtypes_of(pin)[0] in ("int64", "string") else {}
+            if pin.mixed and np.array(item).dtype.kind == "U":
+                typed = {"dtype": "string"}
             if pin.name in operator.updates:
                 items[position] = page.add("Variable", id=id, initial_value=item)["ref"]
             elif wired:

@@ -14,7 +14,7 @@ from rowgrad import raw_ops
 from rowgrad._cli import app
 from rowgrad._ops import OPERATORS
 
-SUBMODULES = ["blocks", "errors", "jax", "optim", "raw_ops", "sparse", "tables", "torch"]
+SUBMODULES = ["blocks", "errors", "features", "jax", "optim", "raw_ops", "sparse", "tables", "torch"]
 PACKAGES = ["rowgrad", *(f"rowgrad.{name}" for name in SUBMODULES if name != "errors"), "rowgrad.torch.distributed"]
 RAW_ONLY = ["IndexRank", "ChosenRank", *(name for name in OPERATORS if name.endswith("GradGrad"))]
 

@@ -12,8 +12,9 @@ from typing import Any as _Any
 from rowgrad import errors as errors
 from rowgrad._ops import functions as _functions
 from rowgrad._ops.callables import top_level as _top_level
-from rowgrad._ops.embedding_lookup import embedding_lookup_sparse, safe_embedding_lookup_sparse
+from rowgrad._ops.embedding_lookup import embedding_lookup, embedding_lookup_sparse, safe_embedding_lookup_sparse
 from rowgrad._ops.plan import Plan, plan
+from rowgrad._ops.ragged_tensor import RaggedTensor, row_splits_to_segment_ids, segment_ids_to_row_splits
 from rowgrad._ops.results import (
     ChosenEntries,
     CountedEntries,
@@ -41,7 +42,7 @@ from rowgrad.errors import (
 
 __version__ = "0.1.0"
 
-_SUBMODULES = ("blocks", "optim", "raw_ops", "sparse", "tables")
+_SUBMODULES = ("blocks", "features", "optim", "raw_ops", "sparse", "tables")
 _FRONT_ENDS = {"jax": "JAX", "torch": "PyTorch"}  # not in `__all__`: a star import loads no framework
 
 globals().update({name: getattr(_functions, name) for name in _top_level()})
@@ -60,6 +61,7 @@ __all__ = [
     "OutOfRangeError",
     "PageError",
     "Plan",
+    "RaggedTensor",
     "ReshapedEntries",
     "RowGradient",
     "RowgradError",
@@ -69,11 +71,14 @@ __all__ = [
     "SparseTensor",
     "SumGradient",
     "Table",
+    "embedding_lookup",
     "embedding_lookup_sparse",
     "errors",
     "get_num_threads",
     "plan",
+    "row_splits_to_segment_ids",
     "safe_embedding_lookup_sparse",
+    "segment_ids_to_row_splits",
     "set_num_threads",
 ]
 __all__ += [*_SUBMODULES, *_top_level()]

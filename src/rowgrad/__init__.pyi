@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from rowgrad import blocks as blocks
 from rowgrad import errors as errors
+from rowgrad import features as features
 from rowgrad import jax as jax
 from rowgrad import optim as optim
 from rowgrad import raw_ops as raw_ops
@@ -16,6 +17,9 @@ from rowgrad import torch as torch
 from rowgrad._runtime.types import A, ArrayLike, Listed, NumPy, Plain, Tensor
 from rowgrad._ops.plan import Plan as Plan
 from rowgrad._ops.plan import plan as plan
+from rowgrad._ops.ragged_tensor import RaggedTensor as RaggedTensor
+from rowgrad._ops.ragged_tensor import row_splits_to_segment_ids as row_splits_to_segment_ids
+from rowgrad._ops.ragged_tensor import segment_ids_to_row_splits as segment_ids_to_row_splits
 from rowgrad._ops.results import ChosenEntries as ChosenEntries
 from rowgrad._ops.results import CountedEntries as CountedEntries
 from rowgrad._ops.results import FilledRagged as FilledRagged
@@ -56,6 +60,7 @@ __all__ = [
     "OutOfRangeError",
     "PageError",
     "Plan",
+    "RaggedTensor",
     "ReshapedEntries",
     "RowGradient",
     "RowgradError",
@@ -66,8 +71,10 @@ __all__ = [
     "SumGradient",
     "Table",
     "blocks",
+    "embedding_lookup",
     "embedding_lookup_sparse",
     "errors",
+    "features",
     "get_num_threads",
     "optim",
     "plan",
@@ -75,8 +82,10 @@ __all__ = [
     "ragged_fill_empty_rows_grad",
     "raw_ops",
     "row_dot",
+    "row_splits_to_segment_ids",
     "safe_embedding_lookup_sparse",
     "segment_ids_from_offsets",
+    "segment_ids_to_row_splits",
     "segment_max",
     "segment_mean",
     "segment_min",
@@ -596,22 +605,32 @@ def unsorted_segment_sum(data: Sequence[Any] | complex, segment_ids: ArrayLike, 
 @overload
 def unsorted_segment_sum(data: npt.ArrayLike, segment_ids: ArrayLike, num_segments: ArrayLike, *, out: NumPy | None = None) -> NumPy: ...
 @overload
-def embedding_lookup_sparse(params: NumPy, sp_ids: Any, sp_weights: Any = None, combiner: str = 'mean') -> NumPy: ...
+def embedding_lookup(params: NumPy, ids: Any, *, max_norm: float | None = None, partition_strategy: str = 'div') -> NumPy: ...
 @overload
-def embedding_lookup_sparse(params: Tensor[A], sp_ids: Any, sp_weights: Any = None, combiner: str = 'mean') -> A: ...
+def embedding_lookup(params: Tensor[A], ids: Any, *, max_norm: float | None = None, partition_strategy: str = 'div') -> A: ...
 @overload
-def embedding_lookup_sparse(params: Listed, sp_ids: Any, sp_weights: Any = None, combiner: str = 'mean') -> NumPy: ...
+def embedding_lookup(params: Listed, ids: Any, *, max_norm: float | None = None, partition_strategy: str = 'div') -> NumPy: ...
 @overload
-def embedding_lookup_sparse(params: Sequence[Any] | complex, sp_ids: Any, sp_weights: Any = None, combiner: str = 'mean') -> Any: ...
+def embedding_lookup(params: Sequence[Any] | complex, ids: Any, *, max_norm: float | None = None, partition_strategy: str = 'div') -> Any: ...
 @overload
-def embedding_lookup_sparse(params: npt.ArrayLike, sp_ids: Any, sp_weights: Any = None, combiner: str = 'mean') -> NumPy: ...
+def embedding_lookup(params: npt.ArrayLike, ids: Any, *, max_norm: float | None = None, partition_strategy: str = 'div') -> NumPy: ...
 @overload
-def safe_embedding_lookup_sparse(params: NumPy, sp_ids: Any, sp_weights: Any = None, combiner: str = 'mean', default_id: int | None = None) -> NumPy: ...
+def embedding_lookup_sparse(params: NumPy, sp_ids: Any, sp_weights: Any = None, combiner: str = 'mean', *, max_norm: float | None = None, partition_strategy: str = 'div', allow_fast_lookup: bool = False) -> NumPy: ...
 @overload
-def safe_embedding_lookup_sparse(params: Tensor[A], sp_ids: Any, sp_weights: Any = None, combiner: str = 'mean', default_id: int | None = None) -> A: ...
+def embedding_lookup_sparse(params: Tensor[A], sp_ids: Any, sp_weights: Any = None, combiner: str = 'mean', *, max_norm: float | None = None, partition_strategy: str = 'div', allow_fast_lookup: bool = False) -> A: ...
 @overload
-def safe_embedding_lookup_sparse(params: Listed, sp_ids: Any, sp_weights: Any = None, combiner: str = 'mean', default_id: int | None = None) -> NumPy: ...
+def embedding_lookup_sparse(params: Listed, sp_ids: Any, sp_weights: Any = None, combiner: str = 'mean', *, max_norm: float | None = None, partition_strategy: str = 'div', allow_fast_lookup: bool = False) -> NumPy: ...
 @overload
-def safe_embedding_lookup_sparse(params: Sequence[Any] | complex, sp_ids: Any, sp_weights: Any = None, combiner: str = 'mean', default_id: int | None = None) -> Any: ...
+def embedding_lookup_sparse(params: Sequence[Any] | complex, sp_ids: Any, sp_weights: Any = None, combiner: str = 'mean', *, max_norm: float | None = None, partition_strategy: str = 'div', allow_fast_lookup: bool = False) -> Any: ...
 @overload
-def safe_embedding_lookup_sparse(params: npt.ArrayLike, sp_ids: Any, sp_weights: Any = None, combiner: str = 'mean', default_id: int | None = None) -> NumPy: ...
+def embedding_lookup_sparse(params: npt.ArrayLike, sp_ids: Any, sp_weights: Any = None, combiner: str = 'mean', *, max_norm: float | None = None, partition_strategy: str = 'div', allow_fast_lookup: bool = False) -> NumPy: ...
+@overload
+def safe_embedding_lookup_sparse(params: NumPy, sp_ids: Any, sp_weights: Any = None, combiner: str = 'mean', default_id: int | None = None, *, max_norm: float | None = None, partition_strategy: str = 'div', allow_fast_lookup: bool = False) -> NumPy: ...
+@overload
+def safe_embedding_lookup_sparse(params: Tensor[A], sp_ids: Any, sp_weights: Any = None, combiner: str = 'mean', default_id: int | None = None, *, max_norm: float | None = None, partition_strategy: str = 'div', allow_fast_lookup: bool = False) -> A: ...
+@overload
+def safe_embedding_lookup_sparse(params: Listed, sp_ids: Any, sp_weights: Any = None, combiner: str = 'mean', default_id: int | None = None, *, max_norm: float | None = None, partition_strategy: str = 'div', allow_fast_lookup: bool = False) -> NumPy: ...
+@overload
+def safe_embedding_lookup_sparse(params: Sequence[Any] | complex, sp_ids: Any, sp_weights: Any = None, combiner: str = 'mean', default_id: int | None = None, *, max_norm: float | None = None, partition_strategy: str = 'div', allow_fast_lookup: bool = False) -> Any: ...
+@overload
+def safe_embedding_lookup_sparse(params: npt.ArrayLike, sp_ids: Any, sp_weights: Any = None, combiner: str = 'mean', default_id: int | None = None, *, max_norm: float | None = None, partition_strategy: str = 'div', allow_fast_lookup: bool = False) -> NumPy: ...

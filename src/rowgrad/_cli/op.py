@@ -202,7 +202,7 @@ def _many(texts: list[str]) -> list[Any]:
 
 
 def _setting(attribute: Attribute, value: Any) -> Any:
-    if attribute.kind not in ("shape", "value"):
+    if attribute.kind not in ("shape", "list", "value"):
         return value
     if (read := _json(value)) is None and value != "null":
         raise Problem(f"{option_name(attribute.name)}: {value!r} is not JSON.", code=BAD_USAGE)

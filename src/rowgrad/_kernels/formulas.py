@@ -37,14 +37,15 @@ from rowgrad._kernels.lanes import (
     first_of,
     load,
     narrowed,
+    put,
     root,
     store,
-    take_last,
     zeros1,
     zeros16,
     zeros64,
 )
 from rowgrad._kernels.raw import peek, poke, prefetch
+from rowgrad._kernels.steps import NEXT_VALUES, WITH_TWO_STATES, WITHOUT_STATE
 
 
 @cache
@@ -68,15 +69,6 @@ def _by_rule(choose: Callable[[int, bool], Callable[..., Any]], place: int = 0) 
         return choose(kind, bool(adjusted))
 
     return chosen
-
-
-@inline_late
-def _put(array, here, new, fresh):
-    """Store the last `fresh` lanes; those before them have been changed already."""
-    if fresh < count(new):
-        store(array, here, take_last(new, load(new, array, here), fresh))
-    else:
-        store(array, here, new)
 
 
 def _as_given(rule, lanes, numbers, scale, decay, value, grads, there):
@@ -195,33 +187,33 @@ def _descent(rule, lanes, numbers, rate, value, step, here, fresh, first, second
 
 def _momentum(rule, lanes, numbers, rate, value, step, here, fresh, first, second):
     memory = fill(lanes, numbers[3]) * load(lanes, first, here) + step
-    _put(first, here, memory, fresh)
+    put(first, here, memory, fresh)
     return fill(lanes, rate) * memory
 
 
 def _nesterov(rule, lanes, numbers, rate, value, step, here, fresh, first, second):
     memory = fill(lanes, numbers[3]) * load(lanes, first, here) + step
-    _put(first, here, memory, fresh)
+    put(first, here, memory, fresh)
     return fill(lanes, rate) * (step + fill(lanes, numbers[3]) * memory)
 
 
 def _adagrad(rule, lanes, numbers, rate, value, step, here, fresh, first, second):
     squares = load(lanes, first, here) + step * step
-    _put(first, here, squares, fresh)
+    put(first, here, squares, fresh)
     return fill(lanes, rate) * step / (root(squares) + fill(lanes, numbers[7]))
 
 
 def _adam(rule, lanes, numbers, rate, value, step, here, fresh, first, second):
     mean = fill(lanes, numbers[3]) * load(lanes, first, here) + fill(lanes, numbers[4]) * step
     square = fill(lanes, numbers[5]) * load(lanes, second, here) + fill(lanes, numbers[6]) * (step * step)
-    _put(first, here, mean, fresh)
-    _put(second, here, square, fresh)
+    put(first, here, mean, fresh)
+    put(second, here, square, fresh)
     return fill(lanes, rate) * mean / (root(square) + fill(lanes, numbers[7]))
 
 
 def _row_wise_adam(rule, lanes, numbers, rate, value, step, here, fresh, first, second):
     mean = fill(lanes, numbers[3]) * load(lanes, first, here) + fill(lanes, numbers[4]) * step
-    _put(first, here, mean, fresh)
+    put(first, here, mean, fresh)
     return fill(lanes, rate) * mean
 
 
@@ -252,7 +244,7 @@ def _change_plain(lanes, rule, numbers, table, row, grads, place, width, first, 
         here = row * width + start
         value, grad = load(narrow, table, here), load(narrow, grads, place * width + start)
         step = _step(rule, narrow, numbers, rate, value, grad, here, fresh, first, second)
-        _put(table, here, value - step, fresh)
+        put(table, here, value - step, fresh)
         column += count(narrow)
 
 
@@ -267,13 +259,47 @@ def _change_adjusted(lanes, rule, numbers, table, row, grads, place, width, firs
         value = load(narrow, table, here)
         grad = _gradient(rule, narrow, numbers, scale, numbers[1], value, grads, place * width + start)
         step = _step(rule, narrow, numbers, rate, value, grad, here, fresh, first, second)
-        _put(table, here, fill(narrow, numbers[2]) * value - step, fresh)
+        put(table, here, fill(narrow, numbers[2]) * value - step, fresh)
         column += count(narrow)
+
+
+# The new value of a block of a row, by TensorFlow's formulas; state is updated.
+_next_value = _by_rule(lambda kind, adjusted: NEXT_VALUES[kind])
+
+
+def _change_plain_to_next(lanes, rule, numbers, table, row, grads, place, width, first, second):
+    column, narrow = np.int64(0), narrowed(lanes)
+    while column < width:
+        start = block_start(narrow, column, width)
+        fresh = count(narrow) - (column - start)
+        value, grad = load(narrow, table, row * width + start), load(narrow, grads, place * width + start)
+        new = _next_value(rule, narrow, numbers, value, grad, row, width, start, fresh, first, second)
+        put(table, row * width + start, new, fresh)
+        column += count(narrow)
+
+
+def _change_adjusted_to_next(lanes, rule, numbers, table, row, grads, place, width, first, second):
+    scale = _norm_scale(rule, lanes, numbers, table, row, grads, place, width)
+    column, narrow = np.int64(0), narrowed(lanes)
+    while column < width:
+        start = block_start(narrow, column, width)
+        fresh = count(narrow) - (column - start)
+        value = load(narrow, table, row * width + start)
+        grad = _gradient(rule, narrow, numbers, scale, numbers[1], value, grads, place * width + start)
+        new = _next_value(rule, narrow, numbers, value, grad, row, width, start, fresh, first, second)
+        put(table, row * width + start, new, fresh)
+        column += count(narrow)
+
+
+def _change(kind, adjusted):
+    if kind in NEXT_VALUES:
+        return _change_adjusted_to_next if adjusted else _change_plain_to_next
+    return _change_adjusted if adjusted else _change_plain
 
 
 # Change one row of the table and of its state by row `place` of the gradients:
 # change_row(lanes, rule, numbers, table, row, grads, place, width, first, second).
-change_row = _by_rule(lambda kind, adjusted: _change_adjusted if adjusted else _change_plain, 1)
+change_row = _by_rule(_change, 1)
 
 
 @inline_late
@@ -313,6 +339,8 @@ _FETCHES = {
     ADAM: _fetch_two,
     PARTIAL_ROW_WISE_ADAM: _fetch_one_and_number,
     LAMB: _fetch_two,
+    **dict.fromkeys(WITH_TWO_STATES, _fetch_two),
+    **dict.fromkeys(WITHOUT_STATE, _fetch_none),
 }
 # Have the state of a row fetched: fetch_state(rule, lanes, row, width, first, second).
 fetch_state = _by_rule(lambda kind, adjusted: _FETCHES.get(kind, _fetch_one))

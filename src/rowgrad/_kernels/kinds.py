@@ -5,6 +5,9 @@ SUM, MEAN, SQRT_N = 0, 1, 2
 
 # The ways to change a row of a table.
 DESCENT, MOMENTUM, NESTEROV, ADAGRAD, ROW_WISE_ADAGRAD, ADAM, PARTIAL_ROW_WISE_ADAM, LAMB = 0, 1, 2, 3, 4, 5, 6, 7
+# Those of TensorFlow, whose steps are in `steps`.
+FTRL, FTRL_POWER, TF_MOMENTUM, TF_NESTEROV, RMSPROP, RMSPROP_MOMENTUM, CENTRED, CENTRED_MOMENTUM = range(8, 16)
+ADADELTA, ADAGRAD_DA, PROXIMAL_ADAGRAD, PROXIMAL_DESCENT = range(16, 20)
 
 # The kernel for small calls takes this many entries and segments, and this much room to work in.
 SMALL = 512

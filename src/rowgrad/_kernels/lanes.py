@@ -204,6 +204,15 @@ store_nontemporal = _store(nontemporal=True)
 
 
 @inline
+def put(array, here, new, fresh):
+    """Store the last `fresh` lanes; those before them have been changed already."""
+    if fresh < count(new):
+        store(array, here, take_last(new, load(new, array, here), fresh))
+    else:
+        store(array, here, new)
+
+
+@inline
 def clear_nontemporal(nothing, array, first, last):
     """Zero the array by non-temporal stores, from `first` to `last`; both ends must be as `store_nontemporal` asks."""
     while first < last:
@@ -248,6 +257,30 @@ def clamp(typingctx: Any, lanes: Any, bound: Any) -> Any:
         return builder.select(builder.fcmp_ordered("<", value, lows), lows, value)
 
     return lanes(lanes, bound), codegen
+
+
+@intrinsic
+def power(typingctx: Any, lanes: Any, exponent: Any) -> Any:
+    """Each lane to the power of a number."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        vector = args[0].type
+        name = f"llvm.pow.v{lanes.count}f{lanes.dtype.bitwidth}"
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector, vector]), name)
+        high = context.cast(builder, args[1], exponent, lanes.dtype)
+        return builder.call(function, [args[0], _spread(builder, high, lanes.count)])
+
+    return lanes(lanes, exponent), codegen
+
+
+@intrinsic
+def where_greater(typingctx: Any, left: Any, right: Any, then: Any, otherwise: Any) -> Any:
+    """`then` in the lanes where `left` > `right`, else `otherwise`."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.select(builder.fcmp_ordered(">", args[0], args[1]), args[2], args[3])
+
+    return left(left, right, then, otherwise), codegen
 
 
 @intrinsic

@@ -28,6 +28,9 @@ FAMILIES = {
     "sparse_softmax": "Softmax of sparse tensors",
     "sparse_counts": "Counting whole numbers",
     "sparse_join": "Joining and cutting sparse tensors",
+    "hashing": "Hashes and joins of text",
+    "cross": "Crossed features",
+    "ragged": "Ragged tensors",
     "sparse_dense": "From sparse to dense",
 }
 for _family in FAMILIES:

@@ -17,6 +17,7 @@ WHAT = {
     "text": "a text",
     "dtype": "the name of a type, such as 'float32'",
     "shape": "a list of sizes: whole numbers, names for unknown ones",
+    "list": "a list of whole numbers or texts",
     "value": "a literal",
 }
 
@@ -54,9 +55,15 @@ def check_attribute(operator: Operator, attribute: Attribute, value: Any) -> Any
             return _dtype_name(operator, attribute, value)
         case "shape" if isinstance(value, list | tuple) and all(map(_is_size, value)):
             return tuple(size if isinstance(size, str) else int(size) for size in value)
+        case "list" if isinstance(value, list | tuple | np.ndarray) and _is_plain_list(value):
+            return [item if isinstance(item, str) else int(item) for item in value]
         case "value":
             return value
     raise _wrong(operator, attribute.name, value, f"{attribute.name} is {value!r}; it must be {WHAT[attribute.kind]}.")
+
+
+def _is_plain_list(items: Any) -> bool:
+    return all(isinstance(item, int | np.integer | str) and not isinstance(item, bool) for item in items)
 
 
 def _is_size(size: Any) -> bool:

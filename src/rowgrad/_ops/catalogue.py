@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rowgrad import _kernels as kernels
-from rowgrad._ops.pins import INT64_MAX, Input, ManyInputs, Pin, fit_out, is_untyped
+from rowgrad._ops.pins import INT64_MAX, Input, ManyInputs, MixedInputs, Pin, fit_out, is_untyped
 from rowgrad._runtime import arrays
 from rowgrad._runtime.dtypes import Array
 from rowgrad._runtime.memory import check_apart
@@ -27,8 +27,8 @@ REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "REQUIRED"})()
 class Attribute:
     """A setting of an operator that is no array.
 
-    `kind` says what it holds: ``bool``, ``int``, ``float``, ``text``, ``dtype``, ``shape`` or ``value`` (any literal).
-    One whose default is `REQUIRED` must be given. `passed` tells whether `compute` takes it.
+    `kind` says what it holds: ``bool``, ``int``, ``float``, ``text``, ``dtype``, ``shape``, ``list`` or ``value`` (any
+    literal). One whose default is `REQUIRED` must be given. `passed` tells whether `compute` takes it.
     """
 
     name: str
@@ -91,13 +91,15 @@ class Operator:
     fitters: tuple[Input, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        fitters = tuple((ManyInputs if pin.many else Input)(pin, self.dtypes_of(pin)) for pin in self.inputs)
+        kinds = (MixedInputs if pin.mixed else ManyInputs if pin.many else Input for pin in self.inputs)
+        fitters = tuple(kind(pin, self.dtypes_of(pin)) for kind, pin in zip(kinds, self.inputs, strict=True))
         object.__setattr__(self, "fitters", fitters)
         # NumPy checks ids and then reads them again, so operators that are made of it get copies: another thread may
         # write to a caller's ids in between. Kernels bound what they use themselves.
         copied = self.family not in kernels.MODULES and any(fitter.is_ids for fitter in fitters)
         object.__setattr__(self, "_copies_ids", copied)
-        variables = [pin.dtype for pin in self.inputs if pin.dtype in self.types for _ in range(1 + pin.many)]
+        variables = [pin.dtype for pin in self.inputs if pin.dtype in self.types and not pin.mixed
+                     for _ in range(1 + pin.many)]  # fmt: skip
         repeated = tuple(pin.dtype if variables.count(pin.dtype) > 1 else None for pin in self.inputs)
         object.__setattr__(self, "_repeated", repeated if any(repeated) else None)
         alike = [positions for name in set(repeated) - {None}

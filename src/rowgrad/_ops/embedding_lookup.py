@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rowgrad._ops import checks, combiners, functions
+from rowgrad._ops import checks, combiners, functions, lookup_tables
 from rowgrad._ops.pins import Input, Pin
+from rowgrad._ops.ragged_tensor import RaggedTensor
 from rowgrad._runtime import arrays
 from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import InvalidArgumentError, RowgradError
@@ -18,24 +19,78 @@ from rowgrad.errors import InvalidArgumentError, RowgradError
 _IDS = ("int32", "int64")
 _INDICES = Input(Pin("sp_ids.indices", "int64", "[N, D]", ""), ("int64",))
 _VALUES = Input(Pin("sp_ids.values", "Tidx", "[N]", ""), _IDS)
+_LOOKED_UP = Input(Pin("ids", "Tidx", "[...]", ""), _IDS)
 _SHAPE = Input(Pin("sp_ids.dense_shape", "int64", "[D]", ""), ("int64",))
 
 
-def embedding_lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, combiner: str = "mean") -> Any:
+def embedding_lookup(params: Any, ids: Any, *, max_norm: float | None = None, partition_strategy: str = "div") -> Any:
+    """Look up the rows of a table that ids name.
+
+    Parameters
+    ----------
+    params : array of shape [V, ...], or list of arrays
+        The table, or its parts: a NumPy, PyTorch, JAX or TensorFlow array. The result is of the same kind. Gradients
+        flow to PyTorch and JAX tables.
+    ids : int32 or int64, any shape, or RaggedTensor
+        The rows. For a ragged tensor the result is one.
+    max_norm : float, optional
+        The largest Euclidean norm of a row; longer ones are shortened to it.
+    partition_strategy : {"div", "mod"}
+        How the rows of a table in parts are numbered: each part has successive ones, or row i is in part i mod n.
+
+    Returns
+    -------
+    array, shape [*ids.shape, ...]
+
+    Raises
+    ------
+    OutOfRangeError
+        An id is not a row of params.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rowgrad
+    >>> rowgrad.embedding_lookup(np.array([[1.0], [2.0], [3.0]]), [[2, 0]]).tolist()
+    [[[3.0], [1.0]]]
+    """
+    if isinstance(ids, RaggedTensor):
+        found = embedding_lookup(params, ids.flat_values, max_norm=max_norm, partition_strategy=partition_strategy)
+        return ids.with_values(found)
+    bound = lookup_tables.check_norm(max_norm)
+    numbers = _LOOKED_UP.fit(_detached(ids))
+    numbers = np.asarray(numbers)
+    table, places = _table(params, numbers.reshape(-1), partition_strategy)
+    _check_ids("ids", places, table.shape[0])
+    rows = _taken(table, places)
+    if bound is not None:
+        rows = lookup_tables.bounded_rows(rows, bound)
+    return _handed_back(_first(params), rows.reshape(*numbers.shape, *table.shape[1:]))
+
+
+def embedding_lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, combiner: str = "mean", *,
+                            max_norm: float | None = None, partition_strategy: str = "div",
+                            allow_fast_lookup: bool = False) -> Any:  # fmt: skip
     """Look up the rows that a sparse matrix of ids names, and pool those of each of its rows.
 
     Parameters
     ----------
-    params : array, shape [V, ...]
-        The table: a NumPy, PyTorch, JAX or TensorFlow array. The result is of the same kind. Gradients flow to PyTorch
-        and JAX tables; a TensorFlow tensor that a `tf.GradientTape` watches is refused.
-    sp_ids : sparse tensor
+    params : array of shape [V, ...], or list of arrays
+        The table, or its parts: a NumPy, PyTorch, JAX or TensorFlow array. The result is of the same kind. Gradients
+        flow to PyTorch and JAX tables; a TensorFlow tensor that a `tf.GradientTape` watches is refused.
+    sp_ids : sparse tensor or RaggedTensor
         The ids: (indices [N, D], values [N], dense_shape [D]), or an object with these attributes. The first column of
-        indices is the row that an id belongs to; rows must not decrease.
-    sp_weights : sparse tensor, optional
+        indices is the row that an id belongs to; rows must not decrease. Or a ragged tensor of ids.
+    sp_weights : sparse tensor or RaggedTensor, optional
         A weight for each id, in the same places; only its values are looked at.
     combiner : {"mean", "sqrtn", "sum"}
         With weights w: Σ w·x / Σ w, Σ w·x / sqrt(Σ w²) or Σ w·x; division by 0 gives 0. Without, each weight is 1.
+    max_norm : float, optional
+        The largest Euclidean norm of a row of the table; longer ones are shortened to it before they are pooled.
+    partition_strategy : {"div", "mod"}
+        How the rows of a table in parts are numbered: each part has successive ones, or row i is in part i mod n.
+    allow_fast_lookup : bool
+        Has no effect: look-ups are always made in one pass.
 
     Returns
     -------
@@ -57,20 +112,22 @@ def embedding_lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, co
     [[3.0], [1.0]]
     """
     combiners.check(combiner, sorted(combiners.COMBINERS))
-    table = _floats(params, "params")
+    bound = lookup_tables.check_norm(max_norm)
     ids = _read(sp_ids)
-    pooled = _pool(table, ids.values, ids.indices[:, 0], None, _weights(sp_weights, ids, table), combiner)
-    return _handed_back(params, pooled)
+    table, places = _table(params, ids.values, partition_strategy)
+    table, places = _bounded(table, places, bound)
+    pooled = _pool(table, places, ids.indices[:, 0], None, _weights(sp_weights, ids, table), combiner)
+    return _handed_back(_first(params), pooled)
 
 
-def safe_embedding_lookup_sparse(
-    params: Any, sp_ids: Any, sp_weights: Any = None, combiner: str = "mean", default_id: int | None = None
-) -> Any:
+def safe_embedding_lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, combiner: str = "mean",
+                                 default_id: int | None = None, *, max_norm: float | None = None,
+                                 partition_strategy: str = "div", allow_fast_lookup: bool = False) -> Any:  # fmt: skip
     """The same, forgiving: ids below 0 are dropped, rows without ids get a default, and ids may have any rank.
 
     Parameters
     ----------
-    params, sp_ids, sp_weights, combiner
+    params, sp_ids, sp_weights, combiner, max_norm, partition_strategy, allow_fast_lookup
         As for `embedding_lookup_sparse`. Of ids of rank D > 2, all but the last dimension count as rows. For mean and
         sqrtn, entries with weights that are not above 0 are dropped too.
     default_id : int, optional
@@ -92,9 +149,9 @@ def safe_embedding_lookup_sparse(
     [[2.0], [3.0], [4.0]]
     """
     combiners.check(combiner, sorted(combiners.COMBINERS))
-    table = _floats(params, "params")
+    bound = lookup_tables.check_norm(max_norm)
     ids = _read(sp_ids)
-    weights = _weights(sp_weights, ids, table)
+    weights = _weights(sp_weights, ids, _first(params))
     sizes = ids.dense_shape.tolist()
     segments = _row_numbers(ids)
     keep = ids.values >= 0
@@ -121,8 +178,42 @@ def safe_embedding_lookup_sparse(
         default = np.asarray(default_id, values.dtype)
         filled = functions.sparse_fill_empty_rows(places, values, shape, default)
         values, segments = filled.output_values, filled.output_indices[:, 0]
+    table, values = _bounded(*_table(params, values, partition_strategy), bound)
     pooled = _pool(table, values, segments, rows, weights, combiner)
-    return _handed_back(params, pooled.reshape(*sizes[:-1], *pooled.shape[1:]))
+    return _handed_back(_first(params), pooled.reshape(*sizes[:-1], *pooled.shape[1:]))
+
+
+def _first(params: Any) -> Any:
+    """The table, or the first of its parts."""
+    return params[0] if lookup_tables.is_partitioned(params) else params
+
+
+def _table(params: Any, ids: Array, strategy: str) -> tuple[Any, Array]:
+    """The table as one array, and where the ids stand in it."""
+    lookup_tables.check_strategy(strategy)
+    if not lookup_tables.is_partitioned(params):
+        return _floats(params, "params"), ids
+    if len(params) == 1:
+        return _floats(params[0], "params"), ids
+    parts = [_floats(part, "params") for part in params]
+    return lookup_tables.joined(parts), lookup_tables.places_in_parts(ids, [len(part) for part in parts], strategy)
+
+
+def _bounded(table: Any, places: Array, bound: float | None) -> tuple[Any, Array]:
+    """The rows that are looked up, each once, with bounded norms, and where the ids stand among them."""
+    if bound is None:
+        return table, places
+    _check_ids("sp_ids.values", places, table.shape[0])
+    unique, numbers = np.unique(places, return_inverse=True)
+    return lookup_tables.bounded_rows(_taken(table, unique), bound), numbers.reshape(-1).astype(np.int64)
+
+
+def _check_ids(name: str, ids: Array, rows: int) -> None:
+    wrong = (ids < 0) | (ids >= rows)
+    if wrong.any():
+        position = int(wrong.argmax())
+        raise checks.out_of_range(name, position, int(ids[position]), rows, "the number of rows of params",
+                                  "index-out-of-range", "Drop the id, or fix it.")  # fmt: skip
 
 
 class _Ids(NamedTuple):
@@ -132,6 +223,8 @@ class _Ids(NamedTuple):
 
 
 def _read(sp_ids: Any) -> _Ids:
+    if hasattr(sp_ids, "row_splits") and hasattr(sp_ids, "flat_values"):
+        sp_ids = _of_ragged(sp_ids)
     parts = _parts(sp_ids, "sp_ids")
     with_names = zip((_INDICES, _VALUES, _SHAPE), parts, strict=True)
     indices, values, shape = (np.atleast_1d(fitter.fit(_detached(part))) for fitter, part in with_names)
@@ -153,6 +246,20 @@ def _read(sp_ids: Any) -> _Ids:
     return _Ids(indices, values, shape)
 
 
+def _of_ragged(ids: Any) -> tuple[Any, Any, Any]:
+    """A ragged tensor of ids, rowgrad's or TensorFlow's, as a sparse one; their places in a row do not matter."""
+    ragged = ids if isinstance(ids, RaggedTensor) else RaggedTensor.from_tensorflow(ids)
+    if ragged.ragged_rank != 1:
+        raise InvalidArgumentError(
+            f"sp_ids has {ragged.ragged_rank} ragged dimensions; ids have rows, and no others.",
+            code="wrong-rank",
+            argument="sp_ids",
+            value=ragged.ragged_rank,
+        )
+    rows = ragged.value_rowids()
+    return np.stack([rows, np.zeros_like(rows)], axis=1), ragged.values, np.array([len(ragged), 1])
+
+
 def _parts(sparse: Any, argument: str) -> tuple[Any, Any, Any]:
     if all(hasattr(sparse, name) for name in _Ids._fields):
         return sparse.indices, sparse.values, sparse.dense_shape
@@ -170,7 +277,8 @@ def _weights(sp_weights: Any, ids: _Ids, params: Any) -> Any:
     """The weights, in the type that rows of the table are summed in."""
     if sp_weights is None:
         return None
-    _, weights, _ = _parts(sp_weights, "sp_weights")
+    is_ragged = hasattr(sp_weights, "row_splits") and hasattr(sp_weights, "flat_values")
+    weights = sp_weights.flat_values if is_ragged else _parts(sp_weights, "sp_weights")[1]
     weights = _floats(weights, "sp_weights.values")
     plain = _plain(weights)
     checks.rank("sp_weights.values", plain, 1)

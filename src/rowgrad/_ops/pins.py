@@ -27,7 +27,8 @@ WRITTEN_AS = {"i": "iufc", "u": "iufc", "f": "fc", "c": "c"}
 class Pin:
     """One input or output: `dtype` is a type's name, or a variable that the operator's `types` spell out.
 
-    `many` pins take a list of arrays, one after the other.
+    `many` pins take a list of arrays, one after the other; those that are `mixed` take any number of them, each of a
+    type of its own.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Pin:
     shape: str
     doc: str
     many: bool = False
+    mixed: bool = False
 
 
 class Input:
@@ -199,6 +201,23 @@ class ManyInputs(Input):
         if bound is None:
             bound = super().fit(typed[0] if typed else value[0]).dtype
         return tuple(super(ManyInputs, self).fit(item, bound) for item in value)
+
+
+class MixedInputs(ManyInputs):
+    """A pin that takes a list of arrays, each of any type that it takes; the list may be empty."""
+
+    __slots__ = ()
+
+    def fit(self, value: Any, bound: "np.dtype[Any] | None" = None) -> tuple[Array, ...]:
+        """Each of the arrays as `Input` makes it."""
+        if not isinstance(value, list | tuple):
+            raise InvalidArgumentError(
+                f"{self.pin.name} must be a list of arrays.",
+                code="not-a-list",
+                argument=self.pin.name,
+                value=type(value).__name__,
+            )
+        return tuple(Input.fit(self, item) for item in value)
 
 
 def fit_out(value: Any) -> Array:

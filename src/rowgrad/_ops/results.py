@@ -56,6 +56,44 @@ class ReshapedEntries(NamedTuple):
     output_shape: Any
 
 
+class RaggedEntries(NamedTuple):
+    """A ragged tensor as a sparse one."""
+
+    sparse_indices: Any
+    sparse_values: Any
+    sparse_dense_shape: Any
+
+
+class RaggedRows(NamedTuple):
+    """The row splits and the values of a ragged tensor."""
+
+    rt_nested_splits: Any
+    rt_dense_values: Any
+
+
+class CountedValues(NamedTuple):
+    """How often numbers occur, as a sparse tensor."""
+
+    output_indices: Any
+    output_values: Any
+    output_dense_shape: Any
+
+
+class CrossedFeatures(NamedTuple):
+    """Crossed features as a sparse tensor."""
+
+    output_indices: Any
+    output_values: Any
+    output_shape: Any
+
+
+class CrossedRows(NamedTuple):
+    """Crossed features as the values and row splits of a ragged tensor."""
+
+    output_values: Any
+    output_row_splits: Any
+
+
 class SparseEntries(NamedTuple):
     """The entries and the shape of a sparse tensor that an operator gives."""
 

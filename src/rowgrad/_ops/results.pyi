@@ -52,6 +52,39 @@ class ReshapedEntries(NamedTuple, Generic[A]):
     output_indices: A
     output_shape: A
 
+class RaggedEntries(NamedTuple, Generic[A]):
+    """A ragged tensor as a sparse one."""
+
+    sparse_indices: A
+    sparse_values: A
+    sparse_dense_shape: A
+
+class RaggedRows(NamedTuple, Generic[A]):
+    """The row splits and the values of a ragged tensor."""
+
+    rt_nested_splits: A
+    rt_dense_values: A
+
+class CountedValues(NamedTuple, Generic[A]):
+    """How often numbers occur, as a sparse tensor."""
+
+    output_indices: A
+    output_values: A
+    output_dense_shape: A
+
+class CrossedFeatures(NamedTuple, Generic[A]):
+    """Crossed features as a sparse tensor."""
+
+    output_indices: A
+    output_values: A
+    output_shape: A
+
+class CrossedRows(NamedTuple, Generic[A]):
+    """Crossed features as the values and row splits of a ragged tensor."""
+
+    output_values: A
+    output_row_splits: A
+
 class SparseEntries(NamedTuple, Generic[A]):
     """The entries and the shape of a sparse tensor that an operator gives."""
 

@@ -96,7 +96,7 @@ class _Inference:
                 "wrong-dtype",
                 dtype,
             )
-        if pin.dtype not in self.operator.types or self.operator.role == "save":
+        if pin.dtype not in self.operator.types or pin.mixed or self.operator.role == "save":
             return
         settled, by = self.bound.setdefault(pin.dtype, (dtype, pin.name))
         if settled != dtype:
@@ -123,7 +123,7 @@ class _Inference:
             narrow = fitter.names[0]
             value = np.array(value, narrow if np.can_cast(np.min_scalar_type(value), narrow) else np.int64)
         dtype = dtypes.name_of(value.dtype)
-        if pin.dtype in self.operator.types and self.operator.role != "save":
+        if pin.dtype in self.operator.types and not pin.mixed and self.operator.role != "save":
             self.bound.setdefault(pin.dtype, (dtype, pin.name))
         self.literals[pin.name, position] = value
         return Signal(dtype, value.shape, value if value.size <= LARGEST_KNOWN else None)

@@ -6,10 +6,15 @@ import jax
 
 from rowgrad._ops.results import ChosenEntries
 from rowgrad._ops.results import CountedEntries
+from rowgrad._ops.results import CountedValues
+from rowgrad._ops.results import CrossedFeatures
+from rowgrad._ops.results import CrossedRows
 from rowgrad._ops.results import FillGradient
 from rowgrad._ops.results import FilledRagged
 from rowgrad._ops.results import FilledRows
 from rowgrad._ops.results import OrderedEntries
+from rowgrad._ops.results import RaggedEntries
+from rowgrad._ops.results import RaggedRows
 from rowgrad._ops.results import ReshapedEntries
 from rowgrad._ops.results import RowGradient
 from rowgrad._ops.results import SegmentMax

@@ -10,13 +10,19 @@ from typing import Any
 from rowgrad.errors import DTypeError, InvalidArgumentError
 from rowgrad.optim._base import Optimizer
 from rowgrad.optim._rules import LAMB, SGD, Adagrad, Adam, AdamW, PartialRowWiseAdam, RowWiseAdagrad
+from rowgrad.optim._tensorflow import FTRL, Adadelta, AdagradDA, Momentum, ProximalAdagrad, ProximalSGD, RMSprop
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {
-    cls.__name__: cls for cls in (SGD, Adagrad, RowWiseAdagrad, Adam, AdamW, PartialRowWiseAdam, LAMB)
-}
+    cls.__name__: cls
+    for cls in (
+        SGD, Adagrad, RowWiseAdagrad, Adam, AdamW, PartialRowWiseAdam, LAMB,
+        FTRL, Momentum, RMSprop, Adadelta, AdagradDA, ProximalAdagrad, ProximalSGD,
+    )
+}  # fmt: skip
 
 __all__ = [
-    "LAMB", "SGD", "Adagrad", "Adam", "AdamW", "Optimizer", "PartialRowWiseAdam", "RowWiseAdagrad", "from_dict",
+    "FTRL", "LAMB", "SGD", "Adadelta", "Adagrad", "AdagradDA", "Adam", "AdamW", "Momentum", "Optimizer",
+    "PartialRowWiseAdam", "ProximalAdagrad", "ProximalSGD", "RMSprop", "RowWiseAdagrad", "from_dict",
 ]  # fmt: skip
 
 

@@ -12,8 +12,9 @@ from rowgrad._runtime import arrays, dtypes
 from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfRangeError, RowgradError
 
-# The shapes of what an optimizer remembers: like the table, one number for each row, or the number of steps.
+# The shapes of what an optimizer remembers: like the table, two rows or one number for each row, the number of steps.
 LIKE_TABLE, PER_ROW, STEPS = "like the table", "one for each row", "the number of steps"
+TWO_ROWS = "two rows for each row"
 
 State = dict[str, Any]
 Layout = dict[str, str]
@@ -36,6 +37,8 @@ class Target(NamedTuple):
         if shape == STEPS:
             return (), np.dtype(np.int64)
         sums = dtypes.summing(self.array.dtype).sums
+        if shape == TWO_ROWS:
+            return (self.array.shape[0], 2, *self.array.shape[1:]), sums
         return self.array.shape[: 1 if shape == PER_ROW else None], sums
 
 

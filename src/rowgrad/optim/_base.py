@@ -156,6 +156,10 @@ class Optimizer:
         """What is remembered of a table, by name; the kernels take its arrays in this order."""
         raise NotImplementedError
 
+    def starts(self) -> dict[str, float]:
+        """What `init` sets arrays of the state to, other than 0."""
+        return dict.fromkeys(self.layout(), getattr(self, "initial_accumulator", 0.0))
+
     def rule(self, steps: int) -> Rule:
         """The formula of step number `steps`, counted from 1."""
         raise NotImplementedError
@@ -178,12 +182,12 @@ class Optimizer:
 
         Raises `DTypeError` if the table is of a type that cannot be trained or written to.
         """
-        target = fit_table(table)
+        target, starts = fit_table(table), self.starts()
         state: State = {}
         for name, shape in self.layout().items():
             size, dtype = target.wanted(shape)
             array = np.zeros((), dtype) if shape == STEPS else allocate(size, dtype, argument="table", zero=True)
-            start = getattr(self, "initial_accumulator", 0.0)
+            start = starts.get(name, 0.0)
             if start and shape != STEPS:
                 array[...] = start
             state[name] = target.kind.hand_back(array)

@@ -51,6 +51,14 @@ def _switch(name: str, value: Any) -> bool:
     return value
 
 
+def _not_positive(name: str, value: Any) -> float:
+    allowed = "a finite number, 0 or less"
+    number = _number(name, value, allowed)
+    if number > 0:
+        raise _bad(name, value, allowed)
+    return number
+
+
 def _limit(name: str, value: Any) -> float | None:
     allowed = "a finite number above 0, or None"
     if value is None:
@@ -74,6 +82,13 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "eps": _not_negative,
     "initial_accumulator": _not_negative,
     "betas": _two_shares,
+    "l1": _not_negative,
+    "l2": _not_negative,
+    "l2_shrinkage": _not_negative,
+    "beta": _not_negative,
+    "lr_power": _not_positive,
+    "rho": _share,
+    "centered": _switch,
     "weight_decay": _not_negative,
     "weight_decay_mode": _mode,
     "decay_untouched": _switch,

@@ -18,7 +18,7 @@ export interface PinDoc {
 
 export interface AttributeDoc {
   name: string;
-  kind: "bool" | "int" | "float" | "text" | "dtype" | "shape" | "value";
+  kind: "bool" | "int" | "float" | "text" | "dtype" | "shape" | "list" | "value";
   default: unknown;
   required: boolean;
   dtypes: string[]; // for kind dtype: what may be chosen

@@ -12,14 +12,14 @@ import example_pages
 from rowgrad._ops import Operator
 from rowgrad._runtime.dtypes import NUMPY
 from rowgrad.blocks import Page, Session
-from rowgrad.blocks._graphdef.names import GRAPH_OPS
+from rowgrad.blocks._graphdef.names import GRAPH_OPS, WITH_LISTS
 from rowgrad.blocks._graphdef.recipes import RECIPES
 from rowgrad.blocks.operators import BLOCKS
 from rowgrad.errors import FileError, PageError
 
 EXPORTED = [name for name in example_pages.EXAMPLES
             if {name} & {*GRAPH_OPS, *RECIPES, "ConcatOffset", "Const", "Variable"}]  # fmt: skip
-OWN = [name for name in example_pages.EXAMPLES if name not in EXPORTED]
+OWN = [name for name in example_pages.EXAMPLES if name not in (*EXPORTED, *WITH_LISTS)]
 
 
 def graph_of(page: Page) -> Any:
@@ -69,6 +69,14 @@ def test_operators_of_rowgrad_are_refused(name: str) -> None:
         example_pages.of_example(BLOCKS[name]).to_graphdef()
     assert caught.value.block == name
     assert caught.value.code == "not-in-tensorflow"
+
+
+@pytest.mark.parametrize("name", WITH_LISTS)
+def test_operators_with_lists_are_refused(name: str) -> None:
+    assert BLOCKS[name].in_tensorflow
+    with pytest.raises(PageError, match=f"{name} cannot go into a GraphDef: its lists are not written") as caught:
+        example_pages.of_example(BLOCKS[name]).to_graphdef()
+    assert (caught.value.block, caught.value.code) == (name, "not-in-graphdef")
 
 
 def test_the_catalogue_is_covered() -> None:

@@ -19,7 +19,7 @@ from rowgrad._ops.shapes import Shape
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import Array
 from rowgrad.blocks._graphdef import protos
-from rowgrad.blocks._graphdef.names import GRAPH_OPS, INTEGER_DIV, GraphOp
+from rowgrad.blocks._graphdef.names import GRAPH_OPS, INTEGER_DIV, WITH_LISTS, GraphOp
 from rowgrad.blocks._graphdef.recipes import RECIPES, Part
 from rowgrad.blocks._graphdef.tensors import NUMBER_OF, write_tensor
 from rowgrad.blocks.literals import Literal, plain
@@ -117,6 +117,9 @@ class _Export:
                 self._concat_offset(block)
             case "operator" if block.op in GRAPH_OPS:
                 self._operator(block, GRAPH_OPS[block.op])
+            case "operator" if block.op in WITH_LISTS:
+                raise PageError(f"{block.op} cannot go into a GraphDef: its lists are not written.", block=block.id,
+                                op=block.op, code="not-in-graphdef")  # fmt: skip
             case role:
                 why = WHY_NOT.get(role, "TensorFlow has no such operator; it is rowgrad's own.")
                 raise PageError(f"{block.op} cannot go into a GraphDef: {why}", block=block.id, op=block.op,
@@ -164,7 +167,8 @@ class _Export:
         inputs = [name for pin in entry.inputs for name in self._inputs(block, pin)]
         attributes: dict[str, Any] = {name: self._dtype(block, variable) for name, variable in entry.types.items()}
         settings = self.page.inferred(block.id).attributes
-        attributes |= {name: settings[name] for name in entry.attributes}
+        texts = {attribute.name for attribute in block.operator.attributes if attribute.kind == "text"}
+        attributes |= {name: settings[name].encode() if name in texts else settings[name] for name in entry.attributes}
         op = entry.op
         if block.op == "Gather":
             inputs.append(self._const(self._free(f"{block.id}/axis"), np.array(0, np.int32)).name)

@@ -298,8 +298,9 @@ class _Import:
         given = (node.mark("given") or "").split(",")
         attributes = {}
         for attribute in BLOCKS[op].attributes:
-            kind = {"bool": "b", "int": "i", "dtype": "type"}[attribute.kind]
+            kind = {"bool": "b", "int": "i", "text": "s", "dtype": "type"}[attribute.kind]
             value = node.dtype(attribute.name) if kind == "type" else node.attribute(attribute.name, kind)
+            value = value.decode() if isinstance(value, bytes) else value
             if value is None and attribute.default is REQUIRED:
                 raise bad(f"no attribute {attribute.name}, which {node.op} needs", node.name)
             if value is not None and (value != attribute.default or attribute.name in given):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from rowgrad.blocks.operators import BLOCKS
+from rowgrad.blocks.operators.optimizers import OPTIMIZERS
 
 
 class GraphOp(NamedTuple):
@@ -26,6 +27,8 @@ class GraphOp(NamedTuple):
     refused: Mapping[str, object] = {}
 
 
+# TensorFlow's other optimizers, each for whole variables and for rows.
+OPTIMIZER_STEPS = tuple(f"{form}{name}" for name in OPTIMIZERS for form in ("Apply", "SparseApply"))
 SAME = (
     "SparseSegmentSum", "SparseSegmentSumWithNumSegments", "SparseSegmentMean", "SparseSegmentMeanWithNumSegments",
     "SparseSegmentSqrtN", "SparseSegmentSqrtNWithNumSegments", "SparseSegmentSumGrad", "SparseSegmentSumGradV2",
@@ -43,6 +46,13 @@ SAME = (
     "SparseDenseCwiseAdd", "SparseDenseCwiseMul", "SparseDenseCwiseDiv",
     "SparseBincount", "DenseCountSparseOutput", "SparseCountSparseOutput",
     "SparseTensorDenseMatMul", "Assign", "ApplyGradientDescent", "ApplyAdagrad", "ApplyAdam", "SparseApplyAdagrad",
+    *OPTIMIZER_STEPS, "StringToHashBucketFast", "StringToHashBucket", "UnsortedSegmentJoin", "RaggedRange",
+    "RaggedBincount", "RaggedCountSparseOutput",
+)  # fmt: skip
+# What TensorFlow has too, but with lists of arrays of several types, or lists of settings.
+WITH_LISTS = (
+    "StringToHashBucketStrong", "SparseCross", "SparseCrossV2", "SparseCrossHashed", "RaggedCross",
+    "RaggedTensorToSparse", "RaggedTensorToTensor",
 )  # fmt: skip
 CALLED = {"ReduceSum": "Sum", "ReduceMean": "Mean", "Concat": "ConcatV2", "Gather": "GatherV2", "Add": "AddV2",
           "Div": "RealDiv"}  # fmt: skip
@@ -80,6 +90,7 @@ _OTHER_NAMES = {
     "ResourceApplyAdagrad": "ApplyAdagrad", "ResourceApplyAdam": "ApplyAdam",
     "ResourceSparseApplyAdagrad": "SparseApplyAdagrad", "AssignVariableOp": "Assign", "BiasAdd": "Add",
     "Concat": "Concat", "Gather": "Gather", "Fill": "BroadcastTo",
+    **{f"Resource{name}": name for name in OPTIMIZER_STEPS},
 }  # fmt: skip
 
 

@@ -20,7 +20,7 @@ _ONLY_PAGES = {
     "updates": "New values of variables",
     "page": "Data on pages",
 }
-for _family in _ONLY_PAGES:
+for _family in (*_ONLY_PAGES, "optimizers"):  # the latter are of the family "updates"
     import_module(f"{__name__}.{_family}")
 
 FAMILIES = {**_ops.FAMILIES, **_ONLY_PAGES}

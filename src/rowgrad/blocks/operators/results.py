@@ -30,3 +30,51 @@ class CrossEntropy(NamedTuple):
 
     loss: Any
     backprop: Any
+
+
+class FtrlUpdate(NamedTuple):
+    """The new values of a variable, of its sums of squares, and of FTRL's sums of gradients."""
+
+    out: Any
+    accum_out: Any
+    linear_out: Any
+
+
+class MomentumUpdate(NamedTuple):
+    """The new values of a variable and of its momentum."""
+
+    out: Any
+    accum_out: Any
+
+
+class RMSPropUpdate(NamedTuple):
+    """The new values of a variable, of the means of squares, and of its momentum."""
+
+    out: Any
+    ms_out: Any
+    mom_out: Any
+
+
+class CenteredRMSPropUpdate(NamedTuple):
+    """The new values of a variable, of the means of gradients and of their squares, and of its momentum."""
+
+    out: Any
+    mg_out: Any
+    ms_out: Any
+    mom_out: Any
+
+
+class AdadeltaUpdate(NamedTuple):
+    """The new values of a variable, and of the means of the squares of gradients and of steps."""
+
+    out: Any
+    accum_out: Any
+    accum_update_out: Any
+
+
+class AdagradDAUpdate(NamedTuple):
+    """The new values of a variable, and of the sums of gradients and of their squares."""
+
+    out: Any
+    gradient_accumulator_out: Any
+    gradient_squared_accumulator_out: Any

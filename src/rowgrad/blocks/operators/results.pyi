@@ -30,3 +30,45 @@ class CrossEntropy(NamedTuple, Generic[A]):
 
     loss: A
     backprop: A
+
+class FtrlUpdate(NamedTuple, Generic[A]):
+    """The new values of a variable, of its sums of squares, and of FTRL's sums of gradients."""
+
+    out: A
+    accum_out: A
+    linear_out: A
+
+class MomentumUpdate(NamedTuple, Generic[A]):
+    """The new values of a variable and of its momentum."""
+
+    out: A
+    accum_out: A
+
+class RMSPropUpdate(NamedTuple, Generic[A]):
+    """The new values of a variable, of the means of squares, and of its momentum."""
+
+    out: A
+    ms_out: A
+    mom_out: A
+
+class CenteredRMSPropUpdate(NamedTuple, Generic[A]):
+    """The new values of a variable, of the means of gradients and of their squares, and of its momentum."""
+
+    out: A
+    mg_out: A
+    ms_out: A
+    mom_out: A
+
+class AdadeltaUpdate(NamedTuple, Generic[A]):
+    """The new values of a variable, and of the means of the squares of gradients and of steps."""
+
+    out: A
+    accum_out: A
+    accum_update_out: A
+
+class AdagradDAUpdate(NamedTuple, Generic[A]):
+    """The new values of a variable, and of the sums of gradients and of their squares."""
+
+    out: A
+    gradient_accumulator_out: A
+    gradient_squared_accumulator_out: A

@@ -34,7 +34,7 @@ export function AttributeField({ block, attribute }: Props) {
       )}
       {kind === "dtype" && <TypeField label={label} attribute={attribute} given={String(given ?? "")} onCommit={(dtype) => set(dtype || null)} />}
       {kind === "value" && <ValueField block={block} name={name} label={label} onCommit={set} />}
-      {(kind === "text" || kind === "int" || kind === "float" || kind === "shape") && (
+      {(kind === "text" || kind === "int" || kind === "float" || kind === "shape" || kind === "list") && (
         <LineField label={label} kind={kind} given={given} fallback={attribute.default} required={attribute.required} onCommit={set} />
       )}
     </div>
@@ -112,7 +112,7 @@ function ValueField({ block, name, label, onCommit }: { block: Block; name: stri
 
 interface LineProps {
   label: string;
-  kind: "text" | "int" | "float" | "shape";
+  kind: "text" | "int" | "float" | "shape" | "list";
   given: Source | undefined;
   fallback: unknown;
   required: boolean;
@@ -140,7 +140,7 @@ function LineField({ label, kind, given, fallback, required, onCommit }: LinePro
   const sourceOf = (typed: string): { ok: true; value: Source } | { ok: false; message: string } => {
     if (typed.trim() === "" && !required) return { ok: true, value: null };
     if (kind === "text") return { ok: true, value: typed };
-    if (kind === "shape") return readShape(typed);
+    if (kind === "shape" || kind === "list") return readShape(typed);
     const found = readLeaf(typed, [kind === "int" ? "int64" : "float64"]);
     return found.ok ? { ok: true, value: found.value as unknown as Source } : found;
   };

@@ -1,0 +1,594 @@
+"""Ragged tensors as arrays: values, and for each ragged dimension the row splits between which its rows lie.
+
+Operators under TensorFlow's names. `ragged_tensor` has the class that people hold, which is made of these.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rowgrad import _kernels as kernels
+from rowgrad._ops import checks
+from rowgrad._ops.catalogue import OPERATORS, REQUIRED, Attribute, Example, Operator, declare
+from rowgrad._ops.pins import INT64_MAX, Pin
+from rowgrad._ops.results import CountedValues, RaggedEntries, RaggedRows
+from rowgrad._runtime import dtypes
+from rowgrad._runtime.dtypes import IDS, PLAIN, Array
+from rowgrad._runtime.memory import allocate, check_room
+from rowgrad._runtime.threads import Workers
+from rowgrad.errors import InvalidArgumentError, OutOfRangeError
+
+# Row splits
+
+
+def check_splits(name: str, row_splits: Array, values: int | None) -> Array:
+    """The row splits as int64: from 0, not falling, up to the number of values where that is known."""
+    checks.rank(name, row_splits, 1)
+    splits = row_splits.astype(np.int64)
+    if splits.size == 0:
+        raise _bad_splits(name, "is empty; it must begin with 0", None, None)
+    if splits[0] != 0:
+        raise _bad_splits(name, f"begins with {splits[0]}; it must begin with 0", 0, int(splits[0]))
+    falls = splits[1:] < splits[:-1]
+    if falls.any():
+        at = int(falls.argmax()) + 1
+        raise _bad_splits(
+            name, f"falls from {splits[at - 1]} to {splits[at]} at {at}; it must not fall", at, int(splits[at])
+        )
+    if values is not None and splits[-1] != values:
+        raise _bad_splits(name, f"ends with {splits[-1]}, but there are {values} values; both must be the same",
+                          splits.size - 1, int(splits[-1]))  # fmt: skip
+    return splits
+
+
+def _bad_splits(name: str, what: str, position: int | None, value: int | None) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"{name} {what}. Pass the row splits of these values.",
+        code="bad-offsets",
+        argument=name.partition("[")[0],
+        position=position,
+        value=value,
+    )
+
+
+def row_ids(splits: Array) -> Array:
+    """The row of each value."""
+    return np.repeat(np.arange(splits.size - 1), np.diff(splits))
+
+
+def check_nested(name: str, nested: Sequence[Array], values: int) -> list[Array]:
+    """The splits of several levels, outermost first: each counts the rows of the next one."""
+    if not nested:
+        raise InvalidArgumentError(
+            f"{name} is empty; a ragged tensor has row splits for one dimension or more.",
+            code="bad-offsets",
+            argument=name,
+        )
+    inner = [*(splits.size - 1 for splits in nested[1:]), values]
+    return [
+        check_splits(f"{name}[{at}]", splits, count)
+        for at, (splits, count) in enumerate(zip(nested, inner, strict=True))
+    ]
+
+
+# RaggedTensorToSparse
+
+
+def places_of(nested: Sequence[Array]) -> Array:
+    """The index of each value: its row in the outermost dimension, then its place in each of the others."""
+    if len(nested) == 1:
+        (splits,) = nested
+        pairs = allocate((int(splits[-1]), 2), np.int64)
+        Workers(pairs.nbytes).run(kernels.ragged_rows.index_pairs, splits, splits.size - 1, pairs.reshape(-1))
+        return pairs
+    columns: list[Array] = []
+    for splits in nested:
+        rows = row_ids(splits)
+        columns = [column[rows] for column in columns] or [rows]
+        columns.append(np.arange(int(splits[-1])) - splits[rows])
+    return np.stack(columns, axis=1)
+
+
+def _to_sparse(rt_nested_splits: tuple[Array, ...], rt_dense_values: Array) -> RaggedEntries:
+    checks.at_least_vector("rt_dense_values", rt_dense_values)
+    nested = check_nested("rt_nested_splits", rt_nested_splits, rt_dense_values.shape[0])
+    inner = rt_dense_values.shape[1:]
+    check_room(8 * rt_dense_values.size * (len(nested) + 1 + len(inner)), "rt_dense_values")
+    indices = places_of(nested)
+    if inner:
+        rest = np.stack(np.meshgrid(*map(np.arange, inner), indexing="ij"), axis=-1).reshape(-1, len(inner))
+        indices = np.concatenate(
+            [np.repeat(indices, len(rest), axis=0), np.tile(rest, (rt_dense_values.shape[0], 1))], axis=1
+        )
+    longest = [int(np.diff(splits).max(initial=0)) for splits in nested]
+    shape = np.array([nested[0].size - 1, *longest, *inner], np.int64)
+    return RaggedEntries(np.ascontiguousarray(indices, np.int64), rt_dense_values.reshape(-1).copy(), shape)
+
+
+# RaggedTensorToTensor
+
+SPLITS, IDS_OF_ROWS, FIRST = "ROW_SPLITS", "VALUE_ROWIDS", "FIRST_DIM_SIZE"
+
+
+class _Level(NamedTuple):
+    """One ragged dimension: the number of its rows, and how many items each has."""
+
+    rows: int
+    lengths: Array
+
+    @property
+    def items(self) -> int:
+        """How many there are in all rows."""
+        return int(self.lengths.sum())
+
+    @property
+    def of_items(self) -> Array:
+        """The row of each."""
+        return np.repeat(np.arange(self.rows), self.lengths)
+
+
+def _levels(tensors: tuple[Array, ...], kinds: Any) -> list[_Level]:
+    kinds = [str(kind) for kind in kinds] if isinstance(kinds, list | tuple) else []
+    if not kinds or len(kinds) != len(tensors):
+        raise _bad_partition(
+            f"there are {len(tensors)} row partitions, and {len(kinds)} types of them; pass one for each."
+        )
+    if kinds == [SPLITS] * len(kinds):
+        counts = [*(splits.size - 1 for splits in tensors[1:]), None]
+        found = [check_splits(f"row_partition_tensors[{at}]", *pair)
+                 for at, pair in enumerate(zip(tensors, counts, strict=True))]  # fmt: skip
+        return [_Level(splits.size - 1, np.diff(splits)) for splits in found]
+    if kinds != [FIRST, *[IDS_OF_ROWS] * (len(kinds) - 1)] or len(kinds) == 1:
+        raise _bad_partition(
+            f"the types of row partitions are {kinds}; they must all be {SPLITS}, or {FIRST} and then {IDS_OF_ROWS}."
+        )
+    checks.rank("row_partition_tensors[0]", tensors[0], 0)
+    rows, levels = max(int(tensors[0]), 0), []
+    for at, tensor in enumerate(tensors[1:], 1):
+        checks.rank(f"row_partition_tensors[{at}]", tensor, 1)
+        ids = tensor.astype(np.int64)
+        if ids.size and (ids[0] < 0 or ids.max() >= rows or (ids[1:] < ids[:-1]).any()):
+            raise _bad_partition(
+                f"row_partition_tensors[{at}] must have rows that do not fall, from 0 to {rows - 1}. Sort the values."
+            )
+        levels.append(_Level(rows, np.bincount(ids, minlength=rows)))
+        rows = ids.size
+    return levels
+
+
+def _bad_partition(message: str) -> InvalidArgumentError:
+    return InvalidArgumentError(message, code="bad-offsets", argument="row_partition_tensors")
+
+
+def _wanted(shape: Array, levels: list[_Level], inner: tuple[int, ...]) -> list[int]:
+    """The sizes of the dense tensor: those asked for, and for -1 as many as there are."""
+    rank = len(levels) + 1 + len(inner)
+    found = [levels[0].rows, *(int(level.lengths.max(initial=0)) for level in levels), *inner]
+    if shape.ndim == 0:
+        if int(shape) != -1:
+            raise _bad_shape(f"shape is {int(shape)}; the only number that it may be is -1, for any shape.", shape)
+        return found
+    checks.rank("shape", shape, 1)
+    if shape.size != rank:
+        raise _bad_shape(f"shape has {shape.size} sizes, but the ragged tensor has {rank} dimensions.", shape)
+    sizes = shape.tolist()
+    for axis, (size, there) in enumerate(zip(sizes, found, strict=True)):
+        if size < -1 or (axis > len(levels) and size not in (-1, there)):
+            allowed = "-1 or more" if size < -1 else f"-1 or {there}"
+            raise _bad_shape(f"shape[{axis}] is {size}; it must be {allowed}.", shape)
+    return [there if size == -1 else size for size, there in zip(sizes, found, strict=True)]
+
+
+def _bad_shape(message: str, shape: Array) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        message, code="shape-mismatch", argument="shape", value=tuple(shape.reshape(-1).tolist())
+    )
+
+
+def _to_tensor(shape: Array, values: Array, default_value: Array, row_partition_tensors: tuple[Array, ...], *,
+               row_partition_types: Any) -> Array:  # fmt: skip
+    checks.at_least_vector("values", values)
+    levels = _levels(row_partition_tensors, row_partition_types)
+    inner = values.shape[1:]
+    sizes = _wanted(shape, levels, inner)
+    last = levels[-1].items
+    if last > values.shape[0]:
+        raise _bad_partition(f"the row partitions name {last} values, but there are {values.shape[0]}.")
+    if default_value.ndim > len(inner) or any(
+        size not in (1, there) for size, there in zip(default_value.shape[::-1], inner[::-1], strict=False)
+    ):
+        raise InvalidArgumentError(
+            f"default_value has shape {list(default_value.shape)}, which cannot be broadcast to a value of shape "
+            f"{list(inner)}.",
+            code="shape-mismatch",
+            argument="default_value",
+            value=default_value.shape,
+        )
+    is_text = values.dtype.kind in "USOT"
+    if not is_text and len(levels) == 1 and 0 not in sizes:
+        return _filled_rows(levels[0], values, default_value, sizes)
+    dtype = np.result_type(values.dtype, default_value.dtype) if is_text else values.dtype
+    result = np.empty(sizes, dtype) if is_text else allocate(tuple(sizes), dtype, argument="shape")
+    result[...] = default_value
+    places, keep = np.arange(levels[0].rows), np.arange(levels[0].rows) < sizes[0]
+    for level, size in zip(levels, sizes[1:], strict=False):
+        begins = np.cumsum(level.lengths) - level.lengths
+        rows = level.of_items
+        inside = np.arange(rows.size) - begins[rows]
+        places = places[rows] * size + inside
+        keep = keep[rows] & (inside < size)
+    flat = result.reshape(-1, *inner)
+    if keep.all():
+        flat[places] = values[:last]
+    else:
+        flat[places[keep]] = values[:last][keep]
+    return result
+
+
+def _filled_rows(level: _Level, values: Array, default_value: Array, sizes: list[int]) -> Array:
+    """One ragged dimension of numbers, row by row."""
+    result = allocate(tuple(sizes), values.dtype, argument="shape")
+    splits = np.zeros(level.rows + 1, np.int64)
+    np.cumsum(level.lengths, out=splits[1:])
+    default = np.array(np.broadcast_to(default_value, values.shape[1:]), values.dtype, order="C").reshape(-1)
+    words, per = dtypes.as_words(values)
+    Workers(result.nbytes).run(
+        kernels.ragged_rows.fill_rows, splits, min(level.rows, sizes[0]), sizes[1], words, per * default.size,
+        dtypes.as_words(default)[0], dtypes.as_words(result)[0],
+    )  # fmt: skip
+    return result
+
+
+# RaggedRange
+
+
+def _range(starts: Array, limits: Array, deltas: Array, *, Tsplits: str = "int64") -> RaggedRows:
+    given = {"starts": starts, "limits": limits, "deltas": deltas}
+    lengths = set()
+    for name, array in given.items():
+        if array.ndim > 1:
+            checks.rank(name, array, 1)
+        if array.ndim == 1:
+            lengths.add(array.size)
+    if len(lengths) > 1:
+        sizes = ", ".join(f"{name} {list(array.shape)}" for name, array in given.items())
+        raise InvalidArgumentError(
+            f"the shapes are {sizes}; vectors must be of one length.", code="length-mismatch", argument="limits"
+        )
+    rows = lengths.pop() if lengths else 1
+    begin, end, step = (
+        array if array.ndim else np.broadcast_to(array, (rows,)).copy() for array in given.values()
+    )  # fmt: skip
+    if (step == 0).any():
+        position = int((step == 0).argmax())
+        raise InvalidArgumentError(
+            f"deltas[{position}] is 0; a range needs steps to go. Pass another one.",
+            code="zero-delta",
+            argument="deltas",
+            position=position,
+            value=0,
+        )
+    counts = _range_sizes(begin, end, step)
+    splits = np.zeros(counts.size + 1, np.int64)
+    np.cumsum(counts, out=splits[1:])
+    if splits[-1] > np.iinfo(Tsplits).max:
+        raise InvalidArgumentError("the ranges have more values than Tsplits can count.", code="too-large")
+    if begin.dtype.itemsize == 2:
+        return RaggedRows(splits.astype(Tsplits), _range_values(begin, step, counts))
+    values = allocate(int(splits[-1]), begin.dtype, argument="limits")
+    Workers(values.nbytes).run(kernels.ragged_rows.add_up, splits, counts.size, begin, step, values)
+    return RaggedRows(splits.astype(Tsplits), values)
+
+
+def _range_sizes(begin: Array, end: Array, step: Array) -> Array:
+    if begin.dtype.kind in "iu":
+        counts = np.empty(begin.size, np.int64)
+        Workers(4 * counts.nbytes).run(kernels.ragged_rows.range_sizes, begin.size, begin, end, step, counts)
+        known = (counts >= 0) & (counts < INT64_MAX // max(counts.size, 1))
+    else:
+        with np.errstate(all="ignore"):
+            wide = np.float32 if begin.dtype.itemsize == 2 else begin.dtype
+            exact = np.ceil(np.abs(((end.astype(wide) - begin.astype(wide)).astype(begin.dtype) / step).astype(wide)))
+            empty = ((step > 0) & (begin >= end)) | ((step < 0) & (begin <= end))
+            counts = np.where(empty, 0, exact)
+        known = counts < INT64_MAX // max(counts.size, 1)
+    if not known.all():
+        position = int((~known).argmax())
+        raise InvalidArgumentError(
+            f"the range from starts[{position}] has no last value, or too many. Pass numbers that are closer.",
+            code="too-large",
+            argument="limits",
+            position=position,
+        )
+    return counts.astype(np.int64, copy=False)
+
+
+def _range_values(begin: Array, step: Array, counts: Array) -> Array:
+    """The same in bfloat16, which kernels do not add up: each value is the one before plus the step, rounded."""
+    values: Array = allocate(int(counts.sum()), begin.dtype, argument="limits")
+    firsts = np.cumsum(counts) - counts
+    now, left = begin.copy(), np.flatnonzero(counts > 0)
+    for place in range(int(counts.max(initial=0))):
+        left = left[counts[left] > place]
+        values[firsts[left] + place] = now[left]
+        now[left] += step[left]
+    return values
+
+
+# RaggedBincount, RaggedCountSparseOutput
+
+
+def _check_counted(splits: Array, values: Array, weights: Array) -> Array:
+    found = check_splits("splits", splits, values.size)
+    checks.rank("values", values, 1)
+    if weights.size:
+        checks.rank("weights", weights, 1)
+        checks.same_length("weights", weights.size, "values", values.size)
+    if values.size and values.min() < 0:
+        position = int((values < 0).argmax())
+        raise OutOfRangeError(
+            f"values[{position}] is {values[position]}; only numbers from 0 on can be counted. Drop it.",
+            code="index-out-of-range",
+            argument="values",
+            position=position,
+            value=int(values[position]),
+        )
+    return found
+
+
+def _totals(places: Array, count: int, weights: Array, dtype: Any, *, binary: bool) -> Array:
+    """How often each place occurs, or the sum of the weights there, in the order of the values."""
+    if binary or not weights.size:
+        counts = np.bincount(places, minlength=count)
+        found: Array = (counts > 0).astype(dtype) if binary else counts.astype(dtype)
+        return found
+    summed: Array = OPERATORS["UnsortedSegmentSum"].compute(weights, places, count)
+    return summed
+
+
+def _bincount(splits: Array, values: Array, size: Any, weights: Array, *, binary_output: bool = False) -> Array:
+    bins = checks.count("size", int(size) if np.ndim(size) == 0 else size)
+    found = _check_counted(splits, values, weights)
+    output = allocate((found.size - 1, bins), weights.dtype, argument="size", zero=True)
+    if output.size:
+        Workers(output.nbytes + values.nbytes).run(
+            kernels.ragged_rows.count_bins, found, found.size - 1, values, bins, weights, binary_output,
+            output.reshape(-1),
+        )  # fmt: skip
+    return output
+
+
+def _count_sparse(splits: Array, values: Array, weights: Array, *, minlength: int = -1, maxlength: int = -1,
+                  binary_output: bool = False) -> CountedValues:  # fmt: skip
+    for name, length in (("minlength", minlength), ("maxlength", maxlength)):
+        if length < -1:
+            raise InvalidArgumentError(
+                f"{name} is {length}; it must be -1 or more.", code="wrong-attribute", argument=name, value=length
+            )
+    found = _check_counted(splits, values, weights)
+    if found.size < 2:
+        raise _bad_splits("splits", "has no rows; there must be one or more", None, None)
+    width = maxlength if maxlength >= 0 else max(int(values.max(initial=0)) + 1, minlength)
+    limit = maxlength if maxlength >= 0 else INT64_MAX
+    shape = np.array([found.size - 1, width], np.int64)
+    if int(np.diff(found).max()) > kernels.ragged_rows.SHORT:
+        return CountedValues(*_count_long(found, values, weights, limit, binary=binary_output), shape)
+    workers, rows = Workers(16 * values.size), found.size - 1
+    order, offsets = allocate(values.size, np.int64), np.zeros(rows + 1, np.int64)
+    workers.run(kernels.ragged_rows.count_distinct, found, rows, values, limit, order, offsets[1:])
+    np.cumsum(offsets, out=offsets)
+    indices = allocate((int(offsets[-1]), 2), np.int64)
+    output = allocate(int(offsets[-1]), weights.dtype)
+    workers.run(kernels.ragged_rows.write_counts, found, rows, values, limit, order, offsets, weights, binary_output,
+                indices.reshape(-1), output)  # fmt: skip
+    return CountedValues(indices, output, shape)
+
+
+def _count_long(splits: Array, values: Array, weights: Array, limit: int, *, binary: bool) -> tuple[Array, Array]:
+    """The same for long rows, by sorting all values at once."""
+    rows, numbers = row_ids(splits), values.astype(np.int64)
+    keep = numbers < limit
+    rows, numbers = rows[keep], numbers[keep]
+    order = np.lexsort([numbers, rows])
+    pairs = np.stack([rows, numbers], axis=1)
+    is_first = np.ones(order.size, bool)
+    is_first[1:] = (pairs[order[1:]] != pairs[order[:-1]]).any(axis=1)
+    places = np.empty(order.size, np.int64)
+    places[order] = np.cumsum(is_first) - 1
+    chosen = weights[keep] if weights.size else weights
+    counted = _totals(places, int(is_first.sum()), chosen, weights.dtype, binary=binary)
+    return np.ascontiguousarray(pairs[order[is_first]], np.int64).reshape(-1, 2), counted
+
+
+# Declarations
+
+NESTED = Pin(
+    "rt_nested_splits", "Tsplits", "[R]", "The row splits of each ragged dimension, outermost first.", True, True
+)
+VALUES = Pin("values", "T", "[N, ...]", "The values, row after row.")
+NO_ROOM = "OutOfMemoryError: the result does not fit into memory"
+TYPES = "DTypeError: a type that is not listed"
+BAD_SPLITS = "InvalidArgumentError: row splits do not begin with 0, fall, or do not end with the number of values"
+COUNTED = ("int32", "int64", "float32", "float64")
+RANGES = ("bfloat16", "float32", "float64", "int32", "int64")
+PARTITIONS = Attribute(
+    "row_partition_types", REQUIRED,
+    "What each of row_partition_tensors is: ROW_SPLITS for all, or FIRST_DIM_SIZE and then VALUE_ROWIDS.", "list",
+)  # fmt: skip
+SPLIT_PIN = Pin("splits", "int64", "[row_count]", "Where each row begins and ends.")
+WEIGHTS = "The weight of each value; none for 1 each."
+
+
+def _sparse_shapes(
+    shapes: Mapping[str, Any], values: Mapping[str, Any], attributes: Mapping[str, Any]
+) -> dict[str, Any]:
+    return {"sparse_indices": (None, None), "sparse_values": (None,), "sparse_dense_shape": (None,)}
+
+
+def _tensor_shapes(
+    shapes: Mapping[str, Any], values: Mapping[str, Any], attributes: Mapping[str, Any]
+) -> dict[str, Any]:
+    wanted = values.get("shape")
+    if wanted is None or np.ndim(wanted) == 0:
+        return {"result": None}
+    return {"result": tuple(None if size < 0 else int(size) for size in np.asarray(wanted).tolist())}
+
+
+def _count_shapes(
+    shapes: Mapping[str, Any], values: Mapping[str, Any], attributes: Mapping[str, Any]
+) -> dict[str, Any]:
+    return {"output_indices": (None, 2), "output_values": (None,), "output_dense_shape": (2,)}
+
+
+def _bin_shapes(shapes: Mapping[str, Any], values: Mapping[str, Any], attributes: Mapping[str, Any]) -> dict[str, Any]:
+    size = values.get("size")
+    return {"output": (None, None if size is None else int(size))}
+
+
+def _range_shapes(
+    shapes: Mapping[str, Any], values: Mapping[str, Any], attributes: Mapping[str, Any]
+) -> dict[str, Any]:
+    return {"rt_nested_splits": (None,), "rt_dense_values": (None,)}
+
+
+declare(Operator(
+    name="RaggedTensorToSparse",
+    function=None,
+    family="ragged",
+    summary="A ragged tensor as a sparse one.",
+    inputs=(NESTED, Pin("rt_dense_values", "T", "[N, ...]", "The values, row after row.")),
+    outputs=(
+        Pin("sparse_indices", "int64", "[M, rank]", "The index of each value."),
+        Pin("sparse_values", "T", "[M]", "The values."),
+        Pin("sparse_dense_shape", "int64", "[rank]", "The number of rows, and the longest of each dimension."),
+    ),
+    types={"T": PLAIN, "Tsplits": IDS},
+    formula="value number j of row i has the index [i, j]",
+    errors=(BAD_SPLITS, NO_ROOM, TYPES),
+    cost="O(values · rank).",
+    example=Example(
+        {"rt_nested_splits": [[0, 2, 2, 3]], "rt_dense_values": [1.0, 2.0, 3.0]},
+        {"sparse_indices": [[0, 0], [0, 1], [2, 0]], "sparse_values": [1.0, 2.0, 3.0], "sparse_dense_shape": [3, 2]},
+    ),
+    compute=_to_sparse,
+    result=RaggedEntries,
+    shape_rule=_sparse_shapes,
+))  # fmt: skip
+declare(Operator(
+    name="RaggedTensorToTensor",
+    function=None,
+    family="ragged",
+    summary="A ragged tensor as a dense one, whose rows are filled up.",
+    inputs=(
+        Pin("shape", "Tshape", "[rank]", "The shape; -1 for a size that follows from the rows. Longer rows are cut."),
+        VALUES,
+        Pin("default_value", "T", "[...]", "What rows are filled with: a number, or of the shape of a value."),
+        Pin("row_partition_tensors", "Tindex", "[...]", "How values lie in rows, outermost first.", True, True),
+    ),
+    outputs=(Pin("result", "T", "[...]", "The dense tensor."),),
+    types={"T": PLAIN, "Tshape": IDS, "Tindex": IDS},
+    attributes=(PARTITIONS,),
+    formula="result[i, j] = value number j of row i, or default_value",
+    errors=(
+        "InvalidArgumentError: row partitions do not fit to one another, or to the values",
+        "InvalidArgumentError: shape or default_value does not fit to the values",
+        NO_ROOM,
+        TYPES,
+    ),
+    cost="O(values + size of the result).",
+    example=Example(
+        {"shape": [-1, -1], "values": [1.0, 2.0, 3.0], "default_value": 0.0, "row_partition_tensors": [[0, 2, 2, 3]]},
+        {"result": [[1.0, 2.0], [0.0, 0.0], [3.0, 0.0]]}, attributes={"row_partition_types": ["ROW_SPLITS"]},
+    ),
+    compute=_to_tensor,
+    notes="Row ids that fall are refused; TensorFlow drops some of their values, or reads outside of the values.",
+    shape_rule=_tensor_shapes,
+))  # fmt: skip
+declare(Operator(
+    name="RaggedRange",
+    function=None,
+    family="ragged",
+    summary="Ranges of numbers, one in each row.",
+    inputs=(
+        Pin("starts", "T", "[...]", "The first number of each row, or of all."),
+        Pin("limits", "T", "[...]", "Where each row ends, which is not reached."),
+        Pin("deltas", "T", "[...]", "The step of each row."),
+    ),
+    outputs=(
+        Pin("rt_nested_splits", "Tsplits", "[R]", "Where each row begins and ends."),
+        Pin("rt_dense_values", "T", "[N]", "The numbers, row after row."),
+    ),
+    types={"T": RANGES, "Tsplits": IDS},
+    attributes=(Attribute("Tsplits", "int64", "The type of the row splits.", "dtype"),),
+    formula="row i = starts[i], starts[i] + deltas[i], … as long as it is before limits[i]",
+    errors=(
+        "InvalidArgumentError: an input is not a number or a vector, or vectors differ in length",
+        "InvalidArgumentError: a step is 0, or a range has no end",
+        NO_ROOM,
+        TYPES,
+    ),
+    cost="O(values).",
+    example=Example({"starts": [0, 5, 8], "limits": [3, 5, 12], "deltas": 2},
+                    {"rt_nested_splits": [0, 2, 2, 4], "rt_dense_values": [0, 2, 8, 10]}),
+    compute=_range,
+    result=RaggedRows,
+    notes="Floating-point numbers are added up step by step, as TensorFlow does.",
+    shape_rule=_range_shapes,
+))  # fmt: skip
+declare(Operator(
+    name="RaggedBincount",
+    function=None,
+    family="ragged",
+    summary="How often each number occurs in each row, as a matrix.",
+    inputs=(
+        SPLIT_PIN,
+        Pin("values", "Tidx", "[value_count]", "The numbers, row after row; those of size and more are not counted."),
+        Pin("size", "Tidx", "[]", "The number of columns."),
+        Pin("weights", "T", "[weight_count]", WEIGHTS),
+    ),
+    outputs=(Pin("output", "T", "[rows, size]", "How often, or the sum of the weights."),),
+    types={"Tidx": IDS, "T": COUNTED},
+    attributes=(Attribute("binary_output", False, "Whether 1 is wanted for what occurs, however often."),),
+    formula="output[i, v] = Σ weights[j] over the j of row i with values[j] = v, in their order",
+    errors=(BAD_SPLITS, "InvalidArgumentError: size is negative, or weights are not as many as values",
+            "OutOfRangeError: a value is negative", NO_ROOM, TYPES),
+    cost="O(N + rows · size).",
+    example=Example({"splits": [0, 2, 2, 4], "values": [1, 1, 0, 2], "size": 3, "weights": [0.5, 1.0, 2.0, 3.0]},
+                    {"output": [[0.0, 1.5, 0.0], [0.0, 0.0, 0.0], [2.0, 0.0, 3.0]]}),
+    compute=_bincount,
+    shape_rule=_bin_shapes,
+))  # fmt: skip
+declare(Operator(
+    name="RaggedCountSparseOutput",
+    function=None,
+    family="ragged",
+    summary="How often each number occurs in each row, as a sparse matrix.",
+    inputs=(
+        SPLIT_PIN,
+        Pin("values", "T", "[value_count]", "The numbers, row after row."),
+        Pin("weights", "output_type", "[weight_count]", WEIGHTS),
+    ),
+    outputs=(
+        Pin("output_indices", "int64", "[M, 2]", "The row and the number, in order."),
+        Pin("output_values", "output_type", "[M]", "How often, or the sum of the weights."),
+        Pin("output_dense_shape", "int64", "[2]", "The number of rows and of columns."),
+    ),
+    types={"T": IDS, "output_type": COUNTED},
+    attributes=(
+        Attribute("binary_output", REQUIRED, "Whether 1 is wanted for what occurs, however often."),
+        Attribute("minlength", -1, "The number of columns that there are at least.", "int"),
+        Attribute("maxlength", -1, "The number of columns; larger numbers are not counted. -1 for as many as needed.",
+                  "int"),
+    ),
+    formula="as RaggedBincount, without what does not occur",
+    errors=(BAD_SPLITS, "InvalidArgumentError: weights are not as many as values, or a length is below -1",
+            "OutOfRangeError: a value is negative", NO_ROOM, TYPES),
+    cost="O(N · log N).",
+    example=Example({"splits": [0, 2, 2, 4], "values": [1, 1, 0, 2], "weights": [0.5, 1.0, 2.0, 3.0]},
+                    {"output_indices": [[0, 1], [2, 0], [2, 2]], "output_values": [1.5, 2.0, 3.0],
+                     "output_dense_shape": [3, 3]}, attributes={"binary_output": False}),
+    compute=_count_sparse,
+    result=CountedValues,
+    shape_rule=_count_shapes,
+))  # fmt: skip

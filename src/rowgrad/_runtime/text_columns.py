@@ -1,0 +1,152 @@
+"""Columns of text as kernels take them: one array of bytes, and where each string begins and ends.
+
+Strings are what NumPy calls text (fixed-width, variable-width or objects), and the arrays of pyarrow, whose memory is
+used as it is. `str` is encoded as UTF-8, as TensorFlow has it.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rowgrad import _kernels as kernels
+from rowgrad._runtime.arrays import settle
+from rowgrad._runtime.dtypes import Array
+from rowgrad._runtime.memory import allocate
+from rowgrad._runtime.threads import Workers
+from rowgrad.errors import DTypeError, InvalidArgumentError
+
+WIDE = 1 << 27  # characters that strings of one width may take together
+
+
+class TextColumn(NamedTuple):
+    """The strings data[begins[i]:ends[i]]."""
+
+    data: Array
+    begins: Array
+    ends: Array
+
+    @property
+    def size(self) -> int:
+        """How many strings there are."""
+        return self.begins.size
+
+
+def is_arrow(value: Any) -> bool:
+    """Whether `value` is an array of pyarrow, or several in a row."""
+    return type(value).__module__.partition(".")[0] == "pyarrow" and hasattr(value, "type")
+
+
+def column_of(value: Any, argument: str) -> TextColumn:
+    """The column of an ndarray of text, or of an array of pyarrow."""
+    if is_arrow(value):
+        return _of_arrow(value, argument)
+    kind = value.dtype.kind
+    if kind == "S":
+        return _of_bytes(np.ascontiguousarray(value))
+    if kind == "T":
+        longest = int(np.strings.str_len(value).max(initial=0))
+        if longest * value.size < WIDE:
+            return _of_points(value.astype(f"U{max(longest, 1)}"), argument)
+    if kind == "U":
+        return _of_points(np.ascontiguousarray(value), argument)
+    return _of_objects(value.ravel().tolist(), argument)
+
+
+def _of_bytes(array: Array) -> TextColumn:
+    width, size = array.dtype.itemsize, array.size
+    data = _bytes(array)
+    begins, ends = np.arange(size, dtype=np.int64) * width, allocate(size, np.int64)
+    Workers(data.size).run(kernels.hashes.trimmed_ends, data, width, size, ends)
+    return TextColumn(data, begins, ends)
+
+
+def _bytes(array: Array) -> Array:
+    flat = array.reshape(-1)
+    data: Array = flat.view(np.uint8) if flat.dtype.itemsize else np.empty(0, np.uint8)
+    return data if data.flags.writeable else data.copy()
+
+
+def _of_points(array: Array, argument: str) -> TextColumn:
+    width, size = array.dtype.itemsize // 4, array.size
+    if width == 0:
+        return TextColumn(np.empty(0, np.uint8), np.zeros(size, np.int64), np.zeros(size, np.int64))
+    points = np.require(array.reshape(-1), array.dtype.newbyteorder("="), ["A", "W"]).view(np.uint32)
+    workers = Workers(points.nbytes)
+    offsets, wrong = allocate(size + 1, np.int64), np.full(workers.chunks, -1, np.int64)
+    offsets[0] = 0
+    workers.run(kernels.hashes.utf8_sizes, points, width, size, offsets[1:], wrong)
+    if (wrong >= 0).any():
+        raise _no_text(argument, int(wrong[wrong >= 0].min()))
+    np.cumsum(offsets, out=offsets)
+    data = allocate(int(offsets[-1]), np.uint8, argument=argument)
+    workers.run(kernels.hashes.utf8_bytes, points, width, size, offsets, data)
+    return TextColumn(data, offsets[:-1], offsets[1:])
+
+
+def _no_text(argument: str, position: int) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"{argument} has a lone surrogate in string {position}, which UTF-8 has no bytes for. Fix the text.",
+        code="bad-text",
+        argument=argument,
+        position=position,
+    )
+
+
+def _of_objects(strings: list[Any], argument: str) -> TextColumn:
+    """All of `str`, or all of `bytes`, or of both, which takes longer."""
+    try:
+        return _joined("\0".join(strings).encode(), strings)
+    except UnicodeEncodeError:
+        position = next(i for i, text in enumerate(strings) if any(0xD800 <= ord(c) < 0xE000 for c in text))
+        raise _no_text(argument, position) from None
+    except TypeError:
+        pass
+    odd = next((text for text in strings if not isinstance(text, str | bytes)), None)
+    if odd is not None:
+        raise DTypeError(
+            f"{argument} has a {type(odd).__name__} in it; it must be text. Convert it first, such as with "
+            "`.astype(str)`.",
+            code="wrong-dtype",
+            argument=argument,
+            value=type(odd).__name__,
+        )
+    parts = [text if isinstance(text, bytes) else text.encode() for text in strings]
+    return _joined(b"\0".join(parts), parts)
+
+
+def _joined(data: bytes, parts: list[Any]) -> TextColumn:
+    """Strings with a zero between them, which tells where each ends, unless one has a zero in it."""
+    array = settle(np.frombuffer(data, np.uint8))
+    stops = np.flatnonzero(array == 0)
+    if stops.size == len(parts) - 1:
+        return TextColumn(array, np.concatenate([[0], stops + 1]), np.concatenate([stops, [array.size]]))
+    sizes = [len(part if isinstance(part, bytes) else part.encode()) for part in parts]
+    ends = np.cumsum(np.array(sizes, np.int64) + 1) - 1
+    return TextColumn(array, ends - sizes, ends)
+
+
+def _of_arrow(value: Any, argument: str) -> TextColumn:
+    if hasattr(value, "combine_chunks"):
+        value = value.combine_chunks() if value.num_chunks != 1 else value.chunk(0)
+    kind = str(value.type)
+    offset_types = {"string": np.int32, "binary": np.int32, "large_string": np.int64, "large_binary": np.int64}
+    if kind not in offset_types:
+        raise DTypeError(
+            f"{argument} is an array of pyarrow of type {kind}; allowed: {', '.join(offset_types)}. Cast it first.",
+            code="wrong-dtype",
+            argument=argument,
+            value=kind,
+        )
+    if value.null_count:
+        raise InvalidArgumentError(
+            f"{argument} has {value.null_count} nulls, which have no hash. Fill them first: `.fill_null('')`.",
+            code="has-nulls",
+            argument=argument,
+            value=value.null_count,
+        )
+    if len(value) == 0:
+        return TextColumn(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64))
+    _, offsets, data = value.buffers()
+    places = np.frombuffer(offsets, offset_types[kind])[value.offset : value.offset + len(value) + 1]
+    text = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    return TextColumn(settle(text), settle(places[:-1]), settle(places[1:]))

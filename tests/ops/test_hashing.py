@@ -1,0 +1,128 @@
+"""Hashes of text: TensorFlow's recorded ones, the same from every kind of column, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rowgrad
+from rowgrad import features, raw_ops
+
+RECORDED = json.loads((Path(__file__).parent.parent / "data" / "features-tensorflow-2.21.json").read_text())
+LARGEST = 2**63 - 1
+WORDS = ["", "a", "žluťoučký kůň", "日本語", "😀" * 9, "x" * 100, "plain ascii text"]
+
+
+def objects(strings: list[Any]) -> Any:
+    array = np.empty(len(strings), object)
+    array[:] = strings
+    return array
+
+
+STRINGS = objects([bytes.fromhex(string) for string in RECORDED["strings"]])
+
+
+def test_recorded_hashes() -> None:
+    assert features.string_to_hash_bucket_fast(STRINGS, LARGEST).tolist() == RECORDED["fast"]
+    assert features.string_to_hash_bucket_strong(STRINGS, LARGEST, [3, -4]).tolist() == RECORDED["strong"]
+    assert features.string_to_hash_bucket(STRINGS, LARGEST).tolist() == RECORDED["older"]
+
+
+def test_known_hashes() -> None:
+    """The first value of SipHash's own test vectors, whose key is 00 01 02 … 0f."""
+    key = (0x0706050403020100, 0x0F0E0D0C0B0A0908)
+    assert features.siphash64([b""], key).tolist() == [0x726FDB47DD0E0E31]
+    assert features.siphash64([bytes(range(15))], key).tolist() == [0xA129CA6149BE45E5]
+    assert features.fingerprint64([""]).tolist() == [0x9AE16A3B2F90404F]
+
+
+@pytest.mark.parametrize("kind", ["objects", "bytes", "fixed width", "variable width", "other byte order",
+                                  "fixed bytes", "list", "every second", "square", "read-only"])  # fmt: skip
+def test_every_kind_of_column(kind: str) -> None:
+    encoded = [word.encode() for word in WORDS]
+    expected = features.fingerprint64(objects(encoded))
+    columns: dict[str, Any] = {
+        "objects": objects(WORDS),
+        "bytes": objects(encoded),
+        "fixed width": np.array(WORDS),
+        "variable width": np.array(WORDS, np.dtypes.StringDType()),
+        "other byte order": np.array(WORDS).astype(np.array(WORDS).dtype.newbyteorder()),
+        "fixed bytes": np.array(encoded),
+        "list": WORDS,
+        "every second": np.array([item for word in WORDS for item in (word, "no")])[::2],
+        "square": np.array(WORDS[:6]).reshape(2, 3),
+        "read-only": np.array(WORDS),
+    }
+    if kind == "read-only":
+        columns[kind].flags.writeable = False
+    found = features.fingerprint64(columns[kind])
+    if kind == "square":
+        assert found.shape == (2, 3)
+        expected = expected[:6].reshape(2, 3)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("kind", ["string", "large_string", "binary", "large_binary"])
+def test_arrays_of_pyarrow(kind: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+    words = [word.encode() for word in WORDS] if "binary" in kind else WORDS
+    column = pa.array(words, getattr(pa, kind)())
+    expected = features.fingerprint64(WORDS)
+    np.testing.assert_array_equal(features.fingerprint64(column), expected)
+    np.testing.assert_array_equal(features.fingerprint64(column[2:5]), expected[2:5])
+    chunked = pa.chunked_array([column[:3], column[3:]])
+    np.testing.assert_array_equal(features.fingerprint64(chunked), expected)
+    assert features.fingerprint64(column[:0]).size == 0
+    with pytest.raises(rowgrad.InvalidArgumentError) as info:
+        features.fingerprint64(pa.array([None, *words], column.type))
+    assert info.value.code == "has-nulls"
+    with pytest.raises(rowgrad.DTypeError):
+        features.fingerprint64(pa.array([1, 2]))
+
+
+def test_zeros_at_the_end_count_in_lists() -> None:
+    assert len(set(features.fingerprint64(["a", "a\0", b"a\0\0"]).tolist())) == 3
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_any_number_of_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rowgrad._runtime.threads.GRAIN", 1)
+    rowgrad.set_num_threads(threads)
+    words = np.array([f"word number {number}" for number in range(2000)])
+    one_by_one = np.array([int(features.fingerprint64(word)) for word in words[::97]], np.uint64)
+    np.testing.assert_array_equal(features.fingerprint64(words)[::97], one_by_one)
+
+
+def test_two_fingerprints_in_their_order() -> None:
+    mask, factor = 2**64 - 1, 0xC6A4A7935BD1E995
+
+    def mixed(value: int) -> int:
+        return value ^ value >> 47
+
+    def both(one: int, other: int) -> int:
+        found = (one ^ factor ^ mixed(other * factor & mask) * factor & mask) * factor & mask
+        return mixed(mixed(found) * factor & mask)
+
+    first, second = features.fingerprint64(WORDS), features.fingerprint64(WORDS[::-1])
+    expected = [both(int(one), int(other)) for one, other in zip(first, second, strict=True)]
+    assert features.fingerprint_cat64(first, second).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "argument"),
+    [
+        (lambda: raw_ops.StringToHashBucketFast(["a"], num_buckets=0), rowgrad.InvalidArgumentError, "num_buckets"),
+        (lambda: raw_ops.StringToHashBucketFast([1], num_buckets=1), rowgrad.DTypeError, "input"),
+        (lambda: raw_ops.StringToHashBucketStrong(["a"], num_buckets=1, key=[1]), rowgrad.InvalidArgumentError, "key"),
+        (lambda: features.fingerprint64(["a", 1]), rowgrad.DTypeError, "strings"),
+        (lambda: features.fingerprint64(np.arange(3)), rowgrad.DTypeError, "strings"),
+        (lambda: features.fingerprint64(np.array(["a", "\ud800"])), rowgrad.InvalidArgumentError, "strings"),
+        (lambda: features.fingerprint64(["a", "\ud800"]), rowgrad.InvalidArgumentError, "strings"),
+    ],
+)
+def test_what_is_wrong_is_named(call: Any, error: Any, argument: str) -> None:
+    with pytest.raises(error) as info:
+        call()
+    assert info.value.argument == argument
