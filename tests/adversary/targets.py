@@ -69,7 +69,7 @@ def of_operator(operator: Operator, repeats: int, id_dtype: Any = np.int64) -> T
     ids = tuple(
         fitter.pin.name
         for fitter in operator.fitters
-        if fitter.is_ids and not fitter.pin.many and arrays[fitter.pin.name].ndim
+        if fitter.is_ids and not fitter.pin.many and np.ndim(arrays[fitter.pin.name])
     )
     attributes = check_attributes(operator, dict(operator.example.attributes))
 
@@ -94,6 +94,8 @@ def _example(operator: Operator, fitter: Input, id_dtype: "np.dtype[Any]") -> An
     fitted = fitter.fit(operator.example.inputs[fitter.pin.name])
     if fitter.pin.many:
         return list(fitted)
+    if type(fitted) is int:  # a count has no type, so that ids of any type go with it
+        return fitted
     takes = fitter.is_ids and not fitter.is_count and dtypes.name_of(id_dtype) in fitter.names
     return np.array(fitted, id_dtype if takes else None)
 
