@@ -74,7 +74,7 @@ def of_operator(operator: Operator, repeats: int, id_dtype: Any = np.int64) -> T
     ids = tuple(
         fitter.pin.name
         for fitter in operator.fitters
-        if fitter.is_ids and not fitter.pin.many and args[fitter.pin.name].ndim
+        if fitter.is_ids and not fitter.pin.many and np.ndim(args[fitter.pin.name])
     )
     return Target(f"{operator.name} x{repeats}", args, ids, run, "out" in operator.options)
 

@@ -69,6 +69,8 @@ def _example(operator: Operator, fitter: Input, dtype: str | None, id_dtype: Any
     fitted = fitter.fit(value)
     if fitter.pin.many:
         return list(fitted)
+    if type(fitted) is int:  # a count has no type, so that ids of any type go with it
+        return fitted
     if width is not None and has_rows(fitter.pin):
         fitted = np.repeat(fitted[:, :1], width, axis=1)
     takes = id_dtype is not None and fitter.is_ids and not fitter.is_count
