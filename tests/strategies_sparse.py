@@ -130,8 +130,8 @@ def beside_dense(draw: st.DrawFn, dtype: np.dtype[Any], tensorflow: bool, divide
 
 
 def _normal(array: Array) -> Array:
-    tiny = ml_dtypes.finfo(array.dtype).tiny
-    return np.where(np.abs(array) < tiny, np.array(0, array.dtype), array).astype(array.dtype)
+    tiny = float(ml_dtypes.finfo(array.dtype).tiny)
+    return np.where(np.abs(array.astype(np.float64)) < tiny, np.array(0, array.dtype), array).astype(array.dtype)
 
 
 def divided(dtype: np.dtype[Any], tensorflow: bool) -> st.SearchStrategy[Args]:

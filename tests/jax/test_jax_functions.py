@@ -125,6 +125,8 @@ PORTABLE = [(name, dtype) for name, dtype in CASES if dtype in (np.float32, BFLO
 def test_portable_results_differ_by_rounding_only(name: str, dtype: Any, data: st.DataObject) -> None:
     drawn = data.draw(large_calls(name, dtype))
     args = {key: small(value) for key, value in drawn.items()}
+    if name == "sparse_dense_cwise_div":  # which refuses to divide by 0
+        args["dense"] = np.where(args["dense"] == 0, 1, args["dense"]).astype(dtype)
     expected = as_tuple(getattr(functions, name)(**args))
     with wide(), rj.portable():
         found = call(name, args) if name in AT_ONCE else call_jitted(name, args, expected)

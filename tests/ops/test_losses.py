@@ -157,3 +157,17 @@ def test_all_gradients_are_checked() -> None:
     assert {name for name, _ in GRADIENTS} == {
         o.name for o in OPERATORS.values() if o.family == "losses" and o.gradient
     }
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_labels_as_numbers(dtype: Any) -> None:
+    """The same as with labels of 1 and 0; gradients of first and second order."""
+    random = np.random.default_rng(2)
+    features, labels = random.standard_normal((5, 4)), np.array([0, 3, 1, 1, 2], dtype)
+    found = raw_ops.SparseSoftmaxCrossEntropyWithLogits(features, labels)
+    expected = raw_ops.SoftmaxCrossEntropyWithLogits(features, np.eye(4)[labels])
+    np.testing.assert_allclose(found.loss, expected.loss, rtol=1e-14)
+    np.testing.assert_allclose(found.backprop, expected.backprop, rtol=1e-14)
+    check("SparseSoftmaxCrossEntropyWithLogits", {"features": features, "labels": labels})
+    with pytest.raises(rowgrad.OutOfRangeError, match=r"labels\[1\] is 4; allowed: 0 to 3"):
+        raw_ops.SparseSoftmaxCrossEntropyWithLogits(features, np.array([0, 4, 1, 1, 2], dtype))

@@ -44,7 +44,7 @@ SAME = (
     "SparseReduceSum", "SparseReduceSumSparse", "SparseReduceMax", "SparseReduceMaxSparse", "SparseConcat",
     "SparseAdd", "SparseAddGrad", "SparseSparseMaximum", "SparseSparseMinimum", "SparseSoftmax", "SparseTensorDenseAdd",
     "SparseDenseCwiseAdd", "SparseDenseCwiseMul", "SparseDenseCwiseDiv",
-    "SparseBincount", "DenseCountSparseOutput", "SparseCountSparseOutput",
+    "SparseSoftmaxCrossEntropyWithLogits", "SparseBincount", "DenseCountSparseOutput", "SparseCountSparseOutput",
     "SparseTensorDenseMatMul", "Assign", "ApplyGradientDescent", "ApplyAdagrad", "ApplyAdam", "SparseApplyAdagrad",
     *OPTIMIZER_STEPS, "StringToHashBucketFast", "StringToHashBucket", "UnsortedSegmentJoin", "RaggedRange",
     "RaggedBincount", "RaggedCountSparseOutput",

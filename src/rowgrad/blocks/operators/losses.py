@@ -4,14 +4,17 @@ from typing import Any
 
 import numpy as np
 
+from rowgrad._ops import checks
 from rowgrad._ops.broadcasting import Known, Result, ask, fresh, of_rank, same
 from rowgrad._ops.catalogue import Example, Operator
 from rowgrad._ops.pins import Pin
-from rowgrad._runtime.dtypes import FLOATS, Array
+from rowgrad._ops.shapes import same_size
+from rowgrad._runtime.dtypes import FLOATS, IDS, Array
 from rowgrad.blocks.operators.catalogue import declare
 from rowgrad.blocks.operators.elementwise import TOO_LARGE, WRONG_TYPE, equal, wide
 from rowgrad.blocks.operators.reductions import SUMS_IN_FLOAT32, log_softmax, softmax
 from rowgrad.blocks.operators.results import CrossEntropy
+from rowgrad.errors import InvalidArgumentError
 
 
 def _sigmoid_loss(logits: Array, labels: Array) -> Array:
@@ -41,6 +44,40 @@ def _per_row(shapes: Known, _: Any, __: Any) -> Result:
     shape = same(("features", "labels"), features, labels)
     assert shape is not None
     return {"loss": shape[:1], "backprop": shape}
+
+
+def _sparse_softmax_loss(features: Array, labels: Array) -> CrossEntropy:
+    ask(_per_label, {"features": features, "labels": labels})
+    rows, classes = features.shape
+    wrong = (labels < 0) | (labels >= classes)
+    if wrong.any():
+        at = int(wrong.argmax())
+        raise checks.out_of_range("labels", at, int(labels[at]), classes, "the number of classes", "label-out-of-range",
+                                  "Fix the label.")  # fmt: skip
+    loss, backprop = fresh((rows,), features.dtype), fresh(features.shape, features.dtype)
+    if features.size:
+        with np.errstate(all="ignore"):
+            np.copyto(loss, -log_softmax(features)[np.arange(rows), labels], casting="same_kind")
+            found = softmax(features)
+            found[np.arange(rows), labels] -= 1
+            np.copyto(backprop, found, casting="same_kind")
+    return CrossEntropy(loss, backprop)
+
+
+def _per_label(shapes: Known, _: Any, __: Any) -> Result:
+    rows, classes = of_rank("features", shapes.get("features"), 2)
+    (count,) = of_rank("labels", shapes.get("labels"), 1)
+    if same_size(rows, count) is False:
+        raise InvalidArgumentError(
+            f"labels has length {count}, but features has {rows} rows; there must be one for each.",
+            code="length-mismatch",
+            argument="labels",
+            value=count,
+        )
+    if classes == 0:
+        raise InvalidArgumentError("features has no classes; there must be one or more.", code="shape-mismatch",
+                                   argument="features", value=(rows, classes))  # fmt: skip
+    return {"loss": (rows,), "backprop": (rows, classes)}
 
 
 # Declarations
@@ -116,4 +153,42 @@ declare(Operator(
     result=CrossEntropy,
     notes="backprop takes it that each row of labels is 1 in sum, as in TensorFlow; the gradient of the loss does not. "
     "TensorFlow also broadcasts features and labels to each other. " + SUMS_IN_FLOAT32,
+))  # fmt: skip
+
+declare(Operator(
+    name="SparseSoftmaxCrossEntropyWithLogits",
+    function=None,
+    family="losses",
+    summary="The loss of each row of class scores whose true class is known, and its gradient.",
+    inputs=(
+        Pin("features", "T", "[batch, classes]", "The scores: their softmax are the probabilities of the classes."),
+        Pin("labels", "Tlabels", "[batch]", "The true class of each row."),
+    ),
+    outputs=(
+        Pin("loss", "T", "[batch]", "The loss of each row."),
+        Pin("backprop", "T", "[batch, classes]", "The gradient of each loss to its row of features."),
+    ),
+    types={"T": FLOATS, "Tlabels": IDS},
+    formula="loss[b] = −log(softmax(features[b])[labels[b]])\n"
+    "backprop = softmax(features), less 1 at the true class of each row",
+    errors=(
+        "InvalidArgumentError: features is no matrix or has no classes, labels is no vector, or their lengths differ",
+        "OutOfRangeError: a label is not in [0, classes)",
+        WRONG_TYPE,
+        TOO_LARGE,
+    ),
+    cost="O(elements).",
+    example=Example(
+        {"features": [[0.0, 2.0]], "labels": [1]}, {"loss": [0.126928], "backprop": [[0.119203, -0.119203]]}
+    ),
+    compute=_sparse_softmax_loss,
+    shape_rule=_per_label,
+    gradient={
+        "features": (
+            lambda op, d_loss, backprop: op.Mul(op.ExpandDims(d_loss, -1), backprop),
+            _backprop_to_features,
+        ),
+    },
+    result=CrossEntropy,
+    notes=SUMS_IN_FLOAT32,
 ))  # fmt: skip
