@@ -16,6 +16,7 @@ import rowgrad
 import strategies
 from golden import assert_same
 from rowgrad._ops import functions
+from rowgrad._ops.callables import function_attributes
 from rowgrad._runtime.dtypes import BFLOAT16
 from rowgrad.jax._forms import FORMS
 
@@ -56,7 +57,8 @@ def test_every_function_is_here_and_has_a_portable_form() -> None:
     for name, operators in FUNCTIONS.items():
         own = [p for p in inspect.signature(getattr(functions, name)).parameters if p not in ("out", "plan")]
         here = [p for p in inspect.signature(CALLS[name]).parameters if p != "max_unique"]
-        assert here == own == [pin.name for pin in operators[-1].inputs]
+        pins, attributes = operators[-1].inputs, function_attributes(operators[-1])
+        assert here == own == [pin.name for pin in pins] + list(attributes)
     assert len(rj.__all__) == len(set(rj.__all__)) and all(hasattr(rj, name) for name in rj.__all__)
 
 

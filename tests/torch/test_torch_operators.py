@@ -34,7 +34,8 @@ def test_which_operators_are_left_out() -> None:
     """Those that are functions of rowgrad are operators of PyTorch; what only pages have is not, and PyTorch has it."""
     registered = {name for name in torch._C._dispatch_get_all_op_names() if name.startswith("rowgrad::")}
     functions = [name for name, operator in OPERATORS.items() if operator.function]
-    assert registered == {f"rowgrad::{snake_case(name)}" for name in functions}
+    of_layers = {"rowgrad::pool_bags", "rowgrad::update_bags"}  # in compiled programs
+    assert registered - of_layers == {f"rowgrad::{snake_case(name)}" for name in functions}
     assert functions == NAMES
 
 
