@@ -152,6 +152,7 @@ EMPTY: list[tuple[str, Args]] = [
                            "input_start": [0, 0], "output_indices": np.zeros((0, 2), int)}),
     ("index_rank", {"sorted_unique_indices": [], "indices": []}),
     ("sparse_segment_max_grad", {"grad": np.ones((0, 2)), "chosen": np.zeros((0, 2), int), "output_dim0": 3}),
+    ("sparse_segment_max_grad_v2", {"grad": np.ones((3, 0)), "chosen": np.zeros((3, 0), int), "dense_output_dim0": 1}),
     ("sparse_segment_max_grad_grad", {"grad": np.ones(3), "chosen": np.zeros(0, int)}),
 ]  # fmt: skip
 

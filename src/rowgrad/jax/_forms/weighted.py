@@ -89,7 +89,8 @@ def largest_compact(grad: Any, chosen: Any, rows: int, sizes: Sizes) -> Any:
     """The same of the rows that were chosen at least once."""
     ids = jnp.where(chosen < 0, rows, chosen)
     unique, has_room = sizes.distinct(ids.reshape(-1), rows)
-    ranks = jnp.where(chosen < 0, -1, jnp.searchsorted(unique, chosen))
+    places = jnp.searchsorted(unique, chosen) if unique.size else -1  # JAX does not search in nothing
+    ranks = jnp.where(chosen < 0, -1, places)
     return (_scattered(grad, ranks, unique.size), unique), all_in(chosen, rows, -1) & has_room
 
 
