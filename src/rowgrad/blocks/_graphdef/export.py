@@ -176,7 +176,8 @@ class _Export:
         if block.op == "Div" and np.dtype(dtypes.NUMPY[attributes["T"]]).kind in "iu":
             op = INTEGER_DIV
         if entry.counted:
-            attributes[entry.counted] = len(inputs) - len(entry.inputs) + 1
+            many = sum(pin.many for pin in block.operator.inputs if pin.name in entry.inputs)
+            attributes[entry.counted] = (len(inputs) - len(entry.inputs)) // many + 1
         self._node(block.id, op, [*inputs, *self._controls(block)], attributes)
         self._states(block)
 

@@ -25,8 +25,10 @@ class Sizes:
 
     def distinct(self, ids: Any, rows: int) -> tuple[Any, Any]:
         """The distinct ids below `rows`, ascending, padded with `rows`; and whether there is room for all."""
+        if ids.size == 0:  # JAX takes nothing out of nothing
+            return jnp.full(self.most or 0, rows, ids.dtype), True
         ordered = jnp.sort(ids)
-        is_new = jnp.concatenate([jnp.ones(min(ids.size, 1), bool), ordered[1:] != ordered[:-1]]) & (ordered < rows)
+        is_new = jnp.concatenate([jnp.ones(1, bool), ordered[1:] != ordered[:-1]]) & (ordered < rows)
         number = jnp.sum(is_new)
         if self.most is None:
             return ordered[jnp.nonzero(is_new, size=int(number))[0]], True
