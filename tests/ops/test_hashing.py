@@ -126,3 +126,10 @@ def test_what_is_wrong_is_named(call: Any, error: Any, argument: str) -> None:
     with pytest.raises(error) as info:
         call()
     assert info.value.argument == argument
+
+
+@pytest.mark.parametrize("kind", [object, "S3", "U3"])
+def test_no_strings_have_no_hashes(kind: Any) -> None:
+    for strings in (np.array([], kind), np.empty((0, 2), kind)):
+        found = features.fingerprint64(strings)
+        assert (found.dtype, found.shape) == (np.dtype(np.uint64), strings.shape)

@@ -120,8 +120,8 @@ def _joined(data: bytes, parts: list[Any]) -> TextColumn:
     stops = np.flatnonzero(array == 0)
     if stops.size == len(parts) - 1:
         return TextColumn(array, np.concatenate([[0], stops + 1]), np.concatenate([stops, [array.size]]))
-    sizes = [len(part if isinstance(part, bytes) else part.encode()) for part in parts]
-    ends = np.cumsum(np.array(sizes, np.int64) + 1) - 1
+    sizes = np.array([len(part if isinstance(part, bytes) else part.encode()) for part in parts], np.int64)
+    ends = np.cumsum(sizes + 1) - 1
     return TextColumn(array, ends - sizes, ends)
 
 
