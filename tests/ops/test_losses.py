@@ -134,6 +134,7 @@ GRADIENTS: list[tuple[str, dict[str, Any]]] = [
     ("SigmoidCrossEntropyWithLogits", {"logits": X, "labels": Z}),
     ("SigmoidCrossEntropyWithLogits", {"logits": X[0, 0], "labels": Z[0, 0]}),
     ("SoftmaxCrossEntropyWithLogits", {"features": X, "labels": Z}),
+    ("SparseSoftmaxCrossEntropyWithLogits", {"features": X, "labels": np.array([2, 0])}),
 ]
 
 

@@ -151,7 +151,7 @@ def safe_embedding_lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = Non
     combiners.check(combiner, sorted(combiners.COMBINERS))
     bound = lookup_tables.check_norm(max_norm)
     ids = _read(sp_ids)
-    weights = _weights(sp_weights, ids, _first(params))
+    weights = _weights(sp_weights, ids, _floats(_first(params), "params"))
     sizes = ids.dense_shape.tolist()
     segments = _row_numbers(ids)
     keep = ids.values >= 0
