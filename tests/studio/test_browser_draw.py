@@ -91,6 +91,27 @@ def test_mean_grad_with_the_keyboard_alone(desk: Desk) -> None:
     _is_right(desk)
 
 
+def test_the_palette_is_one_stop_for_tab(desk: Desk) -> None:
+    keys = desk.page.keyboard
+    desk.page.get_by_label("Filter operators").fill("segmentmean")
+    items = desk.page.locator(".palette-list button")
+    keys.press("Tab")
+    expect(items.first).to_be_focused()  # the head of a family
+    keys.press("ArrowDown")
+    expect(items.nth(1)).to_be_focused()
+    keys.press("End")
+    expect(items.last).to_be_focused()
+    keys.press("ArrowDown")
+    expect(items.last).to_be_focused()
+    keys.press("Tab")
+    assert desk.page.locator(".palette-list button:focus").count() == 0
+    keys.press("Shift+Tab")
+    expect(items.last).to_be_focused()
+    name = items.last.get_attribute("aria-label") or ""
+    keys.press("Enter")
+    expect(desk.block(name)).to_be_visible()
+
+
 def _unwired(desk: Desk, name: str) -> None:
     page = Page(name)
     page.add("Const", "table", value=[[1.0, 2.0], [3.0, 4.0]], dtype="float32", at=(0, 0))

@@ -6,6 +6,7 @@ import type { OperatorDoc } from "../protocol";
 import { store, useStore } from "../store";
 import { addBlock } from "../studio";
 import { jumpTo, placeForNew, reveal } from "../view";
+import { ArrowList } from "./ArrowList";
 import { DRAGGED } from "./Canvas";
 import { Icon } from "./Icon";
 
@@ -40,7 +41,7 @@ export function Palette() {
               <Icon name="search" />
               <input type="search" placeholder="Filter operators" aria-label="Filter operators" value={query} onChange={(event) => setQuery(event.target.value)} />
             </label>
-            <div className="palette-list">
+            <ArrowList className="palette-list">
               {catalogue.families.map(({ name, title, header, frame }) => {
                 const members = catalogue.operators.filter((operator) => operator.family === name && found.has(operator));
                 if (!members.length) return null;
@@ -59,7 +60,7 @@ export function Palette() {
                 );
               })}
               {found.size === 0 && <p className="dim">No operator answers to “{query}”.</p>}
-            </div>
+            </ArrowList>
           </>
         )}
       </div>
@@ -99,23 +100,25 @@ function Outline() {
   const results = useStore((state) => state.results);
   if (!order.length) return <p className="dim">There are no blocks yet.</p>;
   return (
-    <ul className="outline">
-      {order.map((id) => {
-        const result = results[id];
-        const status = result?.stale && result.status === "done" ? "stale" : result?.status === "waiting" ? "" : (result?.status ?? "");
-        return (
-          <li key={id}>
-            <button type="button" className="palette-item" onClick={() => jumpTo(id)}>
-              <span className="outline-id">
-                <span className="hidden">Go to </span>
-                {id}
-              </span>
-              <span className="dim">{blocks[id]?.op === id ? "" : blocks[id]?.op}</span>
-              {status && <span className={`badge ${status}`}>{status}</span>}
-            </button>
-          </li>
-        );
-      })}
-    </ul>
+    <ArrowList>
+      <ul className="outline">
+        {order.map((id) => {
+          const result = results[id];
+          const status = result?.stale && result.status === "done" ? "stale" : result?.status === "waiting" ? "" : (result?.status ?? "");
+          return (
+            <li key={id}>
+              <button type="button" className="palette-item" onClick={() => jumpTo(id)}>
+                <span className="outline-id">
+                  <span className="hidden">Go to </span>
+                  {id}
+                </span>
+                <span className="dim">{blocks[id]?.op === id ? "" : blocks[id]?.op}</span>
+                {status && <span className={`badge ${status}`}>{status}</span>}
+              </button>
+            </li>
+          );
+        })}
+      </ul>
+    </ArrowList>
   );
 }
