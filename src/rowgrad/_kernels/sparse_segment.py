@@ -90,6 +90,33 @@ def _pool_columns(lanes, scaled, indices, first, last, data_rows, data, width, h
         store(output, segment * width + here, total)
 
 
+@inline
+def _pool_run(indices, ids, first, stop, rows, data_rows, data, width, kind, lanes, wide, scaled, output, nontemporal,
+              clear, ahead):  # fmt: skip
+    """Pool the segments that begin in the entries from `first` to `stop`, and zero the rows between them if `clear`."""
+    size = indices.size
+    before = peek_bounded(ids, first - 1, rows) if first > 0 else np.int64(-1)
+    while first < stop:
+        segment = peek_bounded(ids, first, rows)
+        last = first + 1
+        while last < size and peek(ids, last) == segment:
+            last += 1
+        if clear and segment > before + 1:
+            output[(before + 1) * width : segment * width] = 0
+        if wide is None:
+            _pool_columns(lanes, scaled, indices, first, last, data_rows, data, count(lanes), 0, kind, output,
+                          nontemporal, segment, ahead)  # fmt: skip
+        else:
+            for column in range(0, width, count(lanes)):
+                _pool_columns(lanes, scaled, indices, first, last, data_rows, data, width,
+                              block_start(lanes, column, width), kind, output, nontemporal, segment,
+                              ahead)  # fmt: skip
+        before = segment
+        first = last
+    if clear and stop == size and before + 1 < rows:
+        output[(before + 1) * width : rows * width] = 0
+
+
 @kernel
 def pool(workers, chunks, indices, ids, rows, data_rows, data, width, kind, lanes_for, wide, scaled, output,
          nontemporal, clear, ahead, check_first, bad):  # fmt: skip
@@ -123,25 +150,18 @@ def pool(workers, chunks, indices, ids, rows, data_rows, data, width, kind, lane
                 continue
         while 0 < first < stop and peek(ids, first) == peek(ids, first - 1):
             first += 1  # this segment began in an earlier chunk, and is pooled there
-        before = peek_bounded(ids, first - 1, rows) if first > 0 else np.int64(-1)
-        while first < stop:
-            segment = peek_bounded(ids, first, rows)
-            last = first + 1
-            while last < size and peek(ids, last) == segment:
-                last += 1
-            if clear and segment > before + 1:
-                output[(before + 1) * width : segment * width] = 0
-            if wide is None:
-                _pool_columns(lanes, scaled, indices, first, last, data_rows, data, count(lanes), 0, kind, output,
-                              nontemporal, segment, ahead)  # fmt: skip
-            else:
-                for column in range(0, width, count(lanes)):
-                    _pool_columns(lanes, scaled, indices, first, last, data_rows, data, width,
-                                  block_start(lanes, column, width), kind, output, nontemporal, segment,
-                                  ahead)  # fmt: skip
-            before = segment
-            first = last
-        if clear and stop == size and before + 1 < rows:
-            output[(before + 1) * width : rows * width] = 0
+        _pool_run(indices, ids, first, stop, rows, data_rows, data, width, kind, lanes, wide, scaled, output,
+                  nontemporal, clear, ahead)  # fmt: skip
     leave(workers, seen)
     return lowest(bad, chunks)
+
+
+@kernel
+def pool_small(indices, ids, rows, data_rows, data, width, kind, lanes_for, wide, scaled, output, ahead):
+    """The same by one thread, with fewer arguments: reading those of `pool` takes longer than a small call's work."""
+    size = indices.size
+    if _any_wrong(indices, ids, 0, size, rows, data_rows):
+        return 0
+    _pool_run(indices, ids, 0, size, rows, data_rows, data, width, kind, zeros(lanes_for), wide, scaled, output, False,
+              True, ahead)  # fmt: skip
+    return -1

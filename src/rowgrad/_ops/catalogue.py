@@ -5,7 +5,7 @@ own in `rowgrad.blocks.operators`. Functions, `raw_ops`, reference pages and the
 keep no list of their own.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,7 +135,9 @@ class Operator:
             if options:
                 return self._call_with_options(values, options)
             # Most calls pass arrays and numbers just as `compute` takes them, which one look at each tells.
-            for allowed, value in zip(self._fits, values, strict=True):  # type: ignore[attr-defined]
+            pairs = zip(self._fits, values, strict=True)  # type: ignore[attr-defined]
+            allowed = value = None
+            for allowed, value in pairs:
                 if allowed is None:
                     if type(value) is not int or not -INT64_MAX <= value <= INT64_MAX:
                         break
@@ -144,7 +146,7 @@ class Operator:
             else:
                 if not self._alike or self._are_alike(values):  # type: ignore[attr-defined]
                     return self.compute(*values)
-            results = self.compute(*self._fit(values))
+            results = self.compute(*(self._settle(values, [(allowed, value), *pairs]) or self._fit(values)))
             kind = first_kind(values)
             if kind is not arrays.NUMPY:
                 if self.result is None:
@@ -182,12 +184,29 @@ class Operator:
                 if isinstance(array, np.ndarray):
                     yield pin.name, array
 
-    def _are_alike(self, values: tuple[Any, ...]) -> bool:
+    def _are_alike(self, values: Sequence[Any]) -> bool:
         """Whether arrays of the same type variable have the same type."""
         for first, other in self._alike:  # type: ignore[attr-defined]  # noqa: SIM110 (a generator takes longer)
             if values[first].dtype is not values[other].dtype:
                 return False
         return True
+
+    def _settle(self, values: tuple[Any, ...], rest: list[tuple[Any, Any]]) -> list[Any] | None:
+        """The arguments, if some of the `rest` are read-only or scalars of NumPy's; None if more is to be done.
+
+        `rest` are those that do not fit as they are, and all behind, each with what `_fits` says.
+        """
+        settled = list(values[: -len(rest)])
+        for allowed, value in rest:
+            if type(value) is NDARRAY and allowed and value.dtype in allowed and value.flags.c_contiguous:
+                settled.append(value if value.flags.carray else arrays.settle(value))
+            elif isinstance(value, np.generic) and allowed and value.dtype in allowed:
+                settled.append(np.array(value))
+            elif allowed is None and type(value) is int and -INT64_MAX <= value <= INT64_MAX:
+                settled.append(value)
+            else:
+                return None
+        return settled if self._are_alike(settled) else None
 
     def _fit(self, values: tuple[Any, ...]) -> list[Any]:
         fitted = self._fit_each(values)

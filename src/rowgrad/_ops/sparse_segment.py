@@ -1,6 +1,6 @@
 """The forward segment operators: look up rows of a table and pool them, segment by segment."""
 
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from rowgrad._ops.pins import INT64_MAX, Pin
 from rowgrad._ops.sparse_segment_grad import KINDS, SNAKE, WORDS, G
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import FLOATS, IDS, REALS, Array
-from rowgrad._runtime.memory import NONTEMPORAL, POOLED, is_nontemporal, place
+from rowgrad._runtime.memory import is_nontemporal, place
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError, RowgradError
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 INT64 = np.dtype(np.int64)
 INT32_MAX = 2**31 - 1
 CACHED = 1 << 16  # a table up to this many bytes is in the caches, and fetching its rows first costs more than it saves
+SMALL = 1 << 20  # bytes; a smaller result of one thread takes the short way
 AHEAD = 16  # entries; the rows of a larger table are fetched so long before they are needed
 
 
@@ -35,42 +36,60 @@ def _pool(kind: int, data: Array, indices: Array, segment_ids: Array, num_segmen
     fits = indices.ndim == segment_ids.ndim == 1 and segment_ids.size == size and data.ndim
     if not fits or (num_segments is not None and num_segments < 0):
         _check(data, indices, segment_ids, num_segments)
-    rows, data_rows, dtype = _rows(segment_ids, num_segments), data.shape[0], data.dtype
+    rows, data_rows = _rows(segment_ids, num_segments), data.shape[0]
     row_size = data.nbytes // data_rows if data_rows else 0
     if rows * max(row_size, 1) > INT64_MAX:
         raise _too_large("num_segments" if num_segments is not None else "segment_ids", rows)
+    workers = Workers(size * (16 + row_size))
+    ahead = AHEAD if data.nbytes > CACHED else 0
+    if workers.chunks == 1 and size and rows * row_size < SMALL and out is None and plan is None:
+        output = np.empty((rows, *data.shape[1:]), data.dtype)
+        wrong = kernels.sparse_segment.pool_small(
+            *one_id_type(indices, segment_ids), rows, data_rows, *_described(kind, data, output), ahead
+        )
+    else:
+        argument = "segment_ids" if num_segments is None else "num_segments"
+        output, wrong = _pool_large(workers, kind, data, indices, segment_ids, rows, argument, ahead, plan, out)
+    if wrong >= 0:
+        wrong = _first_bad(wrong, indices, segment_ids, rows, data_rows)
+        raise _diagnose(wrong, indices, segment_ids, rows, data_rows, num_segments is not None)
+    return output
 
-    argument = "segment_ids" if num_segments is None else "num_segments"
-    # Where most rows have no segment, memory that comes zeroed is cheaper than zeroing it.
-    zero = (rows > 2 * size and out is None) or size == 0
+
+def _pool_large(workers: Workers, kind: int, data: Array, indices: Array, segment_ids: Array, rows: int, argument: str,
+                ahead: int, plan: "Plan | None", out: Array | None) -> tuple[Array, int]:  # fmt: skip
+    """The output, and -1 or a position before the first bad entry."""
+    size, data_rows = indices.size, data.shape[0]
     if plan is not None:
         plan.check("data", data_rows, "the output", rows)
-    shape = (rows, *data.shape[1:])
-    if zero or out is not None or rows * row_size >= POOLED:
-        output = place(out, shape, dtype, argument=argument, zero=zero)
-        if size == 0:
-            return output
-    else:
-        output = np.empty(shape, dtype)
-    stored, sums, _ = dtypes.summing(dtype)
-    width = output.size // rows
-    source, target = data.ravel(), output.ravel()
-    if stored is not dtype:
-        source, target = source.view(stored), target.view(stored)
-    ids = (indices, segment_ids) if indices.dtype is segment_ids.dtype is INT64 else one_id_type(indices, segment_ids)
-    workers = Workers(size * (16 + row_size))
-    nontemporal = output.nbytes >= NONTEMPORAL and is_nontemporal(output, row_size)
-    lanes = kernels.lanes.lanes_for(sums, width)
-    wide, scaled = None if width == kernels.lanes.lane_count(lanes) else lanes, None if kind == SUM else lanes
-    bad = workers.run(
-        kernels.sparse_segment.pool, *ids, rows, data_rows, source, width, kind, lanes, wide, scaled, target,
-        nontemporal, not zero, AHEAD if data.nbytes > CACHED else 0, out is not None,
-        np.empty(workers.chunks, INT64),
+    # Where most rows have no segment, memory that comes zeroed is cheaper than zeroing it.
+    zero = (rows > 2 * size and out is None) or size == 0
+    output = place(out, (rows, *data.shape[1:]), data.dtype, argument=argument, zero=zero)
+    if size == 0:
+        return output, -1
+    wrong = workers.run(
+        kernels.sparse_segment.pool, *one_id_type(indices, segment_ids), rows, data_rows,
+        *_described(kind, data, output), is_nontemporal(output, output.nbytes // rows), not zero, ahead,
+        out is not None, np.empty(workers.chunks, INT64),
     )  # fmt: skip
-    if bad >= 0:
-        bad = _first_bad(bad, indices, segment_ids, rows, data_rows)
-        raise _diagnose(bad, indices, segment_ids, rows, data_rows, num_segments is not None)
-    return output
+    return output, wrong
+
+
+def _described(kind: int, data: Array, output: Array) -> tuple[Any, ...]:
+    """What a kernel is told of table and output: elements, columns, and which code it needs for them."""
+    stored, sums, _ = dtypes.summing(data.dtype)
+    width = output.size // output.shape[0]
+    source, target = data.ravel(), output.ravel()
+    if stored is not data.dtype:
+        source, target = source.view(stored), target.view(stored)
+    lanes, wide = _lanes(sums, width)
+    return source, width, kind, lanes, wide, None if kind == SUM else True, target
+
+
+@cache
+def _lanes(sums: "np.dtype[Any]", width: int) -> tuple[Array, bool | None]:
+    lanes = kernels.lanes.lanes_for(sums, width)
+    return lanes, None if width == kernels.lanes.lane_count(lanes) else True
 
 
 def _check(data: Array, indices: Array, segment_ids: Array, num_segments: int | None) -> None:

@@ -78,7 +78,8 @@ def settle(array: Array) -> Array:
     flags = array.flags
     if not (flags.c_contiguous and flags.aligned and array.dtype.isnative):
         array = np.require(array, array.dtype.newbyteorder("="), ["C", "A"])
-    if array.flags.writeable or array.dtype.kind in "OT":  # text is not for kernels
+        flags = array.flags
+    if flags.writeable or array.dtype.kind in "OT":  # text is not for kernels
         return array
     if array.nbytes <= SMALL_COPY:
         return array.copy()

@@ -72,4 +72,4 @@ _WORDS = {size: (np.dtype(f"u{min(size, 8)}"), max(size // 8, 1)) for size in (1
 def as_words(values: Array) -> tuple[Array, int]:
     """Values as unsigned words for copying, and how many words each takes."""
     word, width = _WORDS[values.itemsize]
-    return values.ravel().view(word), width
+    return (values if values.ndim == 1 else values.ravel()).view(word), width
