@@ -72,7 +72,10 @@ def _call(operator: Operator, repeats: int, dtype: str | None, id_dtype: Any, wi
         lists = {pin.name for pin in operator.inputs if pin.shape.startswith("[N")}
         forms = ({name: array[::-1].copy() if name in lists else array for name, array in form.items()}
                  for form in forms)  # fmt: skip
-    first_accepted(lambda form: operator(*form.values(), **attributes), forms)
+    form = first_accepted(lambda form: operator(*form.values(), **attributes), forms)
+    if repeats > 1 and "out" in operator.options:  # a call whose result has a place is never a small one
+        found = operator(*form.values(), **attributes)
+        operator(*form.values(), **attributes, out=np.empty_like(found if operator.result is None else found[0]))
 
 
 def _sum_many(dtype: "np.dtype[Any]") -> None:
