@@ -10,8 +10,12 @@ from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.kinds import MEAN
 from rowgrad._kernels.lanes import block_start, count, fetch, fill, load, store, store_nontemporal, zeros
 from rowgrad._kernels.raw import peek, peek_bounded
-from rowgrad._kernels.sharing import chunk_start, enter, leave, lowest, share
+from rowgrad._kernels.sharing import atomic_add, chunk_start, enter, leave, lowest, share
+from rowgrad._kernels.team import COUNTERS, at, has_waited, leave_team, on_team, room
 
+WORDS = np.empty(0, np.int64)
+WRONG = COUNTERS - 1  # the counter of chunks that have a bad entry
+LATE = -2  # all is well, but the team took long to come together
 BLOCK = 8
 SHORT = 10  # segments shorter than this are scaled by a product, longer ones by a division
 
@@ -91,10 +95,18 @@ def _pool_columns(lanes, scaled, indices, first, last, data_rows, data, width, h
 
 
 @inline
-def _pool_run(indices, ids, first, stop, rows, data_rows, data, width, kind, lanes, wide, scaled, output, nontemporal,
-              clear, ahead):  # fmt: skip
-    """Pool the segments that begin in the entries from `first` to `stop`, and zero the rows between them if `clear`."""
+def _pool_chunk(indices, ids, chunk, chunks, rows, data_rows, data, width, kind, lanes, wide, scaled, output,
+                nontemporal, clear, ahead):  # fmt: skip
+    """Pool the segments that begin in a chunk of the entries, and zero the rows between them if `clear`.
+
+    Tells whether an entry of the chunk is bad; nothing is written then.
+    """
     size = indices.size
+    first, stop = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
+    if _any_wrong(indices, ids, first, stop, rows, data_rows):
+        return True
+    while 0 < first < stop and peek(ids, first) == peek(ids, first - 1):
+        first += 1  # this segment began in an earlier chunk, and is pooled there
     before = peek_bounded(ids, first - 1, rows) if first > 0 else np.int64(-1)
     while first < stop:
         segment = peek_bounded(ids, first, rows)
@@ -115,6 +127,7 @@ def _pool_run(indices, ids, first, stop, rows, data_rows, data, width, kind, lan
         first = last
     if clear and stop == size and before + 1 < rows:
         output[(before + 1) * width : rows * width] = 0
+    return False
 
 
 @kernel
@@ -143,25 +156,42 @@ def pool(workers, chunks, indices, ids, rows, data_rows, data, width, kind, lane
             return wrong
 
     for chunk in share(workers, 1, chunks):
-        first, stop = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
-        if not check_first:
-            bad[chunk] = first if _any_wrong(indices, ids, first, stop, rows, data_rows) else -1
-            if bad[chunk] >= 0:
-                continue
-        while 0 < first < stop and peek(ids, first) == peek(ids, first - 1):
-            first += 1  # this segment began in an earlier chunk, and is pooled there
-        _pool_run(indices, ids, first, stop, rows, data_rows, data, width, kind, lanes, wide, scaled, output,
-                  nontemporal, clear, ahead)  # fmt: skip
+        wrong = _pool_chunk(indices, ids, chunk, chunks, rows, data_rows, data, width, kind, lanes, wide, scaled,
+                            output, nontemporal, clear, ahead)  # fmt: skip
+        bad[chunk] = chunk_start(chunk, chunks, size) if wrong else -1
     leave(workers, seen)
     return lowest(bad, chunks)
 
 
+@inline
+def _pool_part(counters, chunks, indices, ids, rows, data_rows, data, width, kind, lanes_for, wide, scaled, output,
+               ahead):  # fmt: skip
+    """What a thread of a team does."""
+    shared = at(WORDS, counters)
+    for chunk in share((shared, shared), 0, chunks):
+        if _pool_chunk(indices, ids, chunk, chunks, rows, data_rows, data, width, kind, zeros(lanes_for), wide, scaled,
+                       output, False, True, ahead):  # fmt: skip
+            atomic_add(shared, WRONG, 1)
+    leave_team(shared)
+
+
 @kernel
-def pool_small(indices, ids, rows, data_rows, data, width, kind, lanes_for, wide, scaled, output, ahead):
-    """The same by one thread, with fewer arguments: reading those of `pool` takes longer than a small call's work."""
-    size = indices.size
-    if _any_wrong(indices, ids, 0, size, rows, data_rows):
-        return 0
-    _pool_run(indices, ids, 0, size, rows, data_rows, data, width, kind, zeros(lanes_for), wide, scaled, output, False,
-              True, ahead)  # fmt: skip
-    return -1
+def pool_small(run_parallel, threads, chunks, indices, ids, rows, data_rows, data, width, kind, lanes_for, wide, scaled,
+               output, ahead):  # fmt: skip
+    """The same with fewer arguments and no counters to make: for small calls these take longer than the work.
+
+    It is done by this thread alone if `run_parallel` is None, else by that team (see `team`). Gives -1, or LATE if the
+    team was late, or a position before the first bad entry.
+    """
+    if run_parallel is None:
+        wrong = _pool_chunk(indices, ids, 0, 1, rows, data_rows, data, width, kind, zeros(lanes_for), wide, scaled,
+                            output, False, True, ahead)  # fmt: skip
+        return np.int64(0 if wrong else -1)
+    counters = room(COUNTERS)
+    on_team(run_parallel, threads, _pool_part,
+            (counters, chunks, indices, ids, rows, data_rows, data, width, kind, lanes_for, wide, scaled, output,
+             ahead))  # fmt: skip
+    shared = at(WORDS, counters)
+    if peek(shared, WRONG) != 0:
+        return np.int64(0)
+    return np.int64(LATE if has_waited(shared) else -1)

@@ -12,7 +12,7 @@ from rowgrad._ops.catalogue import Attribute, Example, Operator, declare
 from rowgrad._ops.order import one_id_type
 from rowgrad._ops.pins import INT64_MAX, Pin
 from rowgrad._ops.sparse_segment_grad import KINDS, SNAKE, WORDS, G
-from rowgrad._runtime import dtypes
+from rowgrad._runtime import dtypes, team
 from rowgrad._runtime.dtypes import FLOATS, IDS, REALS, Array
 from rowgrad._runtime.memory import is_nontemporal, place
 from rowgrad._runtime.threads import Workers
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 INT64 = np.dtype(np.int64)
 INT32_MAX = 2**31 - 1
 CACHED = 1 << 16  # a table up to this many bytes is in the caches, and fetching its rows first costs more than it saves
-SMALL = 1 << 20  # bytes; a smaller result of one thread takes the short way
+SMALL = 1 << 20  # bytes; a smaller result takes the short way
 AHEAD = 16  # entries; the rows of a larger table are fetched so long before they are needed
 
 
@@ -42,11 +42,15 @@ def _pool(kind: int, data: Array, indices: Array, segment_ids: Array, num_segmen
         raise _too_large("num_segments" if num_segments is not None else "segment_ids", rows)
     workers = Workers(size * (16 + row_size))
     ahead = AHEAD if data.nbytes > CACHED else 0
-    if workers.chunks == 1 and size and rows * row_size < SMALL and out is None and plan is None:
+    if not workers.helpers and size and rows * row_size < SMALL and out is None and plan is None:
         output = np.empty((rows, *data.shape[1:]), data.dtype)
+        run_parallel = workers.team or None
         wrong = kernels.sparse_segment.pool_small(
-            *one_id_type(indices, segment_ids), rows, data_rows, *_described(kind, data, output), ahead
-        )
+            run_parallel, workers.threads, workers.chunks, *one_id_type(indices, segment_ids), rows, data_rows,
+            *_described(kind, data, output), ahead,
+        )  # fmt: skip
+        if run_parallel:
+            team.note(wrong == kernels.sparse_segment.LATE)
     else:
         argument = "segment_ids" if num_segments is None else "num_segments"
         output, wrong = _pool_large(workers, kind, data, indices, segment_ids, rows, argument, ahead, plan, out)

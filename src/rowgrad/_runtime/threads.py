@@ -29,6 +29,7 @@ MOST_THREADS = 256
 PATIENCE = 100_000
 
 _chosen: int | None = None
+_default: int | None = None  # what calls use else; asking the system at each of them would take longer than a small one
 _jobs: deque[list[Any]] = deque()
 _helpers: "list[_Helper]" = []
 _lock = threading.RLock()  # a signal handler may call rowgrad while this thread holds it
@@ -51,16 +52,28 @@ def set_num_threads(n: int) -> None:
 
 
 def get_num_threads() -> int:
-    """How many threads a call may use: `set_num_threads`, else `ROWGRAD_NUM_THREADS`, else the cores at hand."""
+    """How many threads a call may use: `set_num_threads`, else `ROWGRAD_NUM_THREADS`, else the cores at hand.
+
+    Calls go by what the last two were when the first of them began, or when this was last asked.
+    """
+    global _default
     if _chosen is not None:
         return _chosen
     text = os.environ.get("ROWGRAD_NUM_THREADS")
     if text:
         try:
-            return _checked(int(text), "ROWGRAD_NUM_THREADS")
+            number: Any = int(text)
         except ValueError:
-            return _checked(text, "ROWGRAD_NUM_THREADS")
-    return min(_cores(), MOST_THREADS)
+            number = text
+        _default = _checked(number, "ROWGRAD_NUM_THREADS")
+    else:
+        _default = min(_cores(), MOST_THREADS)
+    return _default
+
+
+def most_threads() -> int:
+    """The same, for calls."""
+    return _chosen or _default or get_num_threads()
 
 
 def _checked(n: Any, argument: str) -> int:
@@ -82,22 +95,25 @@ def _cores() -> int:
 
 
 class Workers:
-    """The threads for one operator call: `chunks` is how many parts its work comes in."""
+    """The threads for one operator call: how many, and `chunks`, how many parts its work comes in.
 
-    __slots__ = ("chunks", "helpers", "team")
+    They are `helpers` of ours and this thread, or the `team` of PyTorch (the address of what starts it), or this one.
+    """
+
+    __slots__ = ("chunks", "helpers", "team", "threads")
 
     def __init__(self, work: int) -> None:
         """`work` is about how many bytes the call moves."""
-        self.team, self.helpers, self.chunks = 0, 0, 1
+        self.team, self.helpers, self.threads, self.chunks = 0, 0, 1, 1
         if work < team.GRAIN and work < 2 * GRAIN:
             return
-        most = get_num_threads()
-        self.team, threads = team.team(work, most)
+        most = most_threads()
+        self.team, self.threads = team.team(work, most)
         if not self.team and work >= 2 * GRAIN:
-            threads = min(most, work // GRAIN)
-            self.helpers = threads - 1
-        if threads > 1:
-            self.chunks = threads * CHUNKS_PER_THREAD
+            self.threads = min(most, work // GRAIN)
+            self.helpers = self.threads - 1
+        if self.threads > 1:
+            self.chunks = self.threads * CHUNKS_PER_THREAD
         if self.helpers:
             _wake(self.helpers)  # they are up by the time there is work
 
@@ -120,7 +136,7 @@ class Workers:
         sharing = kernels.sharing
         workers = sharing.new_workers(_nobody())
         counters = workers[0]
-        counters[sharing.START], counters[sharing.THREADS] = self.team, self.chunks // CHUNKS_PER_THREAD
+        counters[sharing.START], counters[sharing.THREADS] = self.team, self.threads
         result = kernel(workers, self.chunks, *args)
         team.note(bool(counters[sharing.LATE]))
         return result
@@ -210,8 +226,8 @@ def _nobody() -> Any:
 
 def _after_fork() -> None:
     """A forked child has none of its parent's threads."""
-    global _jobs, _helpers, _lock
-    _jobs, _helpers, _lock = deque(), [], threading.RLock()
+    global _jobs, _helpers, _lock, _default
+    _jobs, _helpers, _lock, _default = deque(), [], threading.RLock(), None
     _wakeups.cache_clear()
 
 

@@ -17,7 +17,7 @@ from rowgrad._kernels.described import COLUMN, WIDTH, Feature
 from rowgrad._kernels.kinds import LATE, MEAN, SQRT_N, SUM
 from rowgrad._runtime import arrays, dtypes, memory, team
 from rowgrad._runtime.dtypes import Array
-from rowgrad._runtime.threads import get_num_threads
+from rowgrad._runtime.threads import most_threads
 from rowgrad.torch._bags import IDS, PLAIN, segment_ids_of
 
 KINDS = {"sum": SUM, "mean": MEAN, "sqrtn": SQRT_N}
@@ -148,7 +148,7 @@ class Tables:
         nontemporal = output.nbytes >= NONTEMPORAL
         weighted, weights_at = (None, 0) if weights is None else (like(weights), weights.data_ptr())
         for group in self._groups:
-            run, threads = team.team(work, get_num_threads())
+            run, threads = team.team(work, most_threads())
             tiles = 1 if threads == 1 else max(bags // TILE, -(-4 * threads // group.size))
             status = kernels.tables.pool(
                 run, threads, self.features, group.size, min(tiles, bags) or 1, ids, group.lanes, group.scaled,

@@ -12,7 +12,7 @@ from rowgrad._kernels.described import ITEM_FIELDS, ROOM, UNIQUE, Table
 from rowgrad._kernels.kinds import LATE, SUM
 from rowgrad._runtime import memory, team
 from rowgrad._runtime.dtypes import Array
-from rowgrad._runtime.threads import get_num_threads
+from rowgrad._runtime.threads import most_threads
 from rowgrad.optim import Optimizer
 from rowgrad.torch._bags import IDS
 from rowgrad.torch._fused import STATE
@@ -271,7 +271,7 @@ class TrainedTables(Tables):
         size = batch.values.shape[0]
         if group.rows >= MOST_ROWS or batch.bags * self.columns >= MOST_PLACES:
             return None
-        run, threads = team.team(size * (16 + self.widest * self.numpy.itemsize), get_num_threads())
+        run, threads = team.team(size * (16 + self.widest * self.numpy.itemsize), most_threads())
         per, row_bytes = size, row_bytes * threads
         if min(per, group.rows) * row_bytes > memory.LEAST_SCRATCH and batch.bags:
             bounds = batch.bounds()
