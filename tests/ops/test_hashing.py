@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import rowgrad
+from optional import framework
 from rowgrad import features, raw_ops
 
 RECORDED = json.loads((Path(__file__).parent.parent / "data" / "features-tensorflow-2.21.json").read_text())
@@ -66,7 +67,7 @@ def test_every_kind_of_column(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["string", "large_string", "binary", "large_binary"])
 def test_arrays_of_pyarrow(kind: str) -> None:
-    pa = pytest.importorskip("pyarrow")
+    pa = framework("pyarrow")
     words = [word.encode() for word in WORDS] if "binary" in kind else WORDS
     column = pa.array(words, getattr(pa, kind)())
     expected = features.fingerprint64(WORDS)
