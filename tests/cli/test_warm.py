@@ -1,43 +1,50 @@
 """Everything that can be compiled is compiled beforehand, and people are told while it takes long."""
 
 import sys
+from contextlib import suppress
 from importlib import util
 from typing import Any
 
 import pytest
 
+import rowgrad
 from rowgrad import _kernels as kernels
 from rowgrad._cli.warm import tasks
 from rowgrad._ops import OPERATORS, Operator
 from rowgrad._ops.attributes import check_attributes
-from rowgrad._ops.enlarged import enlarged, entries, first_accepted
+from rowgrad._ops.enlarged import backwards, enlarged, entries, first_accepted
+from rowgrad._runtime import dtypes
 
 
-def test_every_operator_with_a_kernel_is_warmed_for_every_type() -> None:
+def test_every_operator_is_warmed_for_every_type() -> None:
     labels = {label for label, _ in tasks()}
     for operator in OPERATORS.values():
         for dtype in operator.types.get("T", ("",)):
-            has_kernels = operator.family in kernels.MODULES
-            assert (f"{operator.name} {dtype}".strip() in labels) == has_kernels
-    assert any(label.startswith("SparseSliceGrad ") for label in labels)
+            assert f"{operator.name} {dtype}".strip() in labels
 
 
 ENTRIES = (1, 700, 20_000, 400_000)
+# One type of each way of summing, and one width: whatever can be compiled would take ten minutes.
+OTHERS = {*dtypes.NUMPY, "string"} - {"float32", "bfloat16", "int32", "complex64"}
+
+
+def _is_sample(label: str) -> bool:
+    return not OTHERS & set(label.split()) and (label.endswith(" 64 wide") or not label.endswith(" wide"))
 
 
 @pytest.mark.slow
 def test_every_kernel_is_warmed() -> None:
-    for _, task in tasks():
-        task()
+    for label, task in tasks():
+        if _is_sample(label):
+            task()
     for module in kernels.MODULES:
         getattr(kernels, module)  # loads it
     cold = {name for name, kernel in kernels.compile.KERNELS.items() if not kernel.signatures}
     layers = set() if util.find_spec("torch") else {"tables.pool", "tables_grad.gradients", "tables_step.step"}
     assert cold <= {"clear.clear", "sharing.watch"} | layers  # the first large result, the first helper
     for operator in OPERATORS.values():
-        if operator.family in kernels.MODULES:
-            for size in ENTRIES:
-                _check_nothing_is_compiled(operator, size)
+        for size in ENTRIES:
+            _check_nothing_is_compiled(operator, size)
 
 
 def _check_nothing_is_compiled(operator: Operator, size: int) -> None:
@@ -45,7 +52,9 @@ def _check_nothing_is_compiled(operator: Operator, size: int) -> None:
     dtype = "float32" if "float32" in operator.types.get("T", ()) else None
     forms = enlarged(operator, size // entries(operator) + 1, dtype)
     before = _compiled()
-    first_accepted(lambda form: operator(*form.values(), **attributes), forms)
+    form = first_accepted(lambda form: operator(*form.values(), **attributes), forms)
+    with suppress(rowgrad.InvalidArgumentError):  # some ask for an order
+        operator(*backwards(operator, form).values(), **attributes)
     new = {name: found - before[name] for name, found in _compiled().items() if found != before[name]}
     assert new.keys() <= {"clear.clear", "sharing.watch"}, f"{operator.name} with {size} entries compiles {new}"
 

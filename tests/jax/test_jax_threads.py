@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 from jax_cases import jax, jnp, rj
 
 import rowgrad
@@ -78,3 +79,26 @@ def test_results_that_wait_for_one_another() -> None:
     for _ in range(20):
         table = program(table)
     assert np.array_equal(table, start)
+
+
+def test_64_bits_in_threads_that_do_not_know_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`jax.enable_x64` is a setting of a thread; a program that waits for its arguments is run by another one."""
+    indices, values, shape = np.array([[0], [2]]), np.array([1 << 40, -1]), np.array([3])
+    dense, far = np.array([1, 1 << 50, 3]), np.array([0, 1 << 40])
+    expected = rowgrad.raw_ops.SparseTensorDenseAdd(a_indices=indices, a_values=values, a_shape=shape, b=dense)
+    blamed: list[Any] = []
+    monkeypatch.setattr("rowgrad.jax._host.blame", lambda call, ok, *ids: blamed.append(ids))
+
+    def nothing(square: Any) -> Any:
+        return (square @ square)[0, 0].astype(int) * 0
+
+    with jax.enable_x64(True), rj.portable():
+        square = jnp.ones((1200, 1200))
+        late = jax.jit(lambda square: (square @ square)[:2, :2] * 0)
+        add = jax.jit(lambda b, square: rj.sparse_tensor_dense_add(indices, values, shape, b + nothing(square)))
+        fetch = jax.jit(lambda ids, square: rj.sparse_segment_sum(np.ones((3, 2)), ids + nothing(square), far * 0, 1))
+        for _ in range(2):  # the first time, compiling them takes longer than what they wait for
+            assert np.array_equal(add(dense, late(square)), expected)
+            jax.block_until_ready(fetch(far, late(square)))
+            jax.effects_barrier()
+    assert [ids[0].tolist() for ids in blamed] == [far.tolist()] * 2

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import rowgrad
+from optional import framework
 from rowgrad import features, raw_ops
 
 RECORDED = json.loads((Path(__file__).parent.parent / "data" / "features-tensorflow-2.21.json").read_text())
@@ -28,6 +29,7 @@ def test_recorded_hashes() -> None:
     assert features.string_to_hash_bucket_fast(STRINGS, LARGEST).tolist() == RECORDED["fast"]
     assert features.string_to_hash_bucket_strong(STRINGS, LARGEST, [3, -4]).tolist() == RECORDED["strong"]
     assert features.string_to_hash_bucket(STRINGS, LARGEST).tolist() == RECORDED["older"]
+    assert raw_ops.StringToHashBucket(STRINGS, num_buckets=LARGEST).tolist() == RECORDED["older"]
 
 
 def test_known_hashes() -> None:
@@ -66,7 +68,7 @@ def test_every_kind_of_column(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["string", "large_string", "binary", "large_binary"])
 def test_arrays_of_pyarrow(kind: str) -> None:
-    pa = pytest.importorskip("pyarrow")
+    pa = framework("pyarrow")
     words = [word.encode() for word in WORDS] if "binary" in kind else WORDS
     column = pa.array(words, getattr(pa, kind)())
     expected = features.fingerprint64(WORDS)
@@ -80,6 +82,20 @@ def test_arrays_of_pyarrow(kind: str) -> None:
     assert info.value.code == "has-nulls"
     with pytest.raises(rowgrad.DTypeError):
         features.fingerprint64(pa.array([1, 2]))
+
+
+@pytest.mark.parametrize("kind", [str, bytes])
+def test_strings_of_segments_are_joined_in_their_order(kind: Any) -> None:
+    random = np.random.default_rng(3)
+    words = [word if kind is str else word.encode() for word in WORDS]
+    inputs = np.array([[words[i] for i in row] for row in random.integers(0, len(WORDS), (40, 2))], object)
+    ids = random.integers(0, 9, 40)
+    found = raw_ops.UnsortedSegmentJoin(inputs, ids, 10, separator="; ")
+    between = "; " if kind is str else b"; "
+    for segment in range(10):
+        for column in range(2):
+            expected = between.join([inputs[i, column] for i in range(40) if ids[i] == segment])
+            assert found[segment, column] == expected
 
 
 def test_zeros_at_the_end_count_in_lists() -> None:

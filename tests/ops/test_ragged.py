@@ -88,7 +88,7 @@ def test_lengths_offsets_and_ids() -> None:
 
 
 def test_pyarrow_and_polars() -> None:
-    pa = pytest.importorskip("pyarrow")
+    pa = framework("pyarrow")
     rows = [[[1, 2], []], [], [[3]]]
     tensor = RaggedTensor.from_arrow(pa.array(rows))
     assert tensor.to_list() == rows
@@ -97,7 +97,7 @@ def test_pyarrow_and_polars() -> None:
     assert RaggedTensor.from_arrow(pa.chunked_array([pa.array(rows[:1]), pa.array(rows[1:])])).to_list() == rows
     with pytest.raises(rowgrad.InvalidArgumentError):
         RaggedTensor.from_arrow(pa.array([[1], None]))
-    polars = pytest.importorskip("polars")
+    polars = framework("polars")
     assert RaggedTensor.from_polars(polars.Series([[1, 2], [3]])).to_list() == [[1, 2], [3]]
     assert tensor.to_polars().to_list() == rows
 

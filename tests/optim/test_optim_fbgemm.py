@@ -13,9 +13,9 @@ from optional import framework
 from rowgrad import optim
 
 torch = framework("torch")
-pytest.importorskip("fbgemm_gpu")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it warns of parts that only GPUs have
+    framework("fbgemm_gpu")
     from fbgemm_gpu.split_embedding_configs import EmbOptimType
     from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation
     from fbgemm_gpu.split_table_batched_embeddings_ops_training import (

@@ -8,6 +8,7 @@ layers of PyTorch have others, which are compiled where PyTorch is installed.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from importlib import import_module, util
 from typing import Any
@@ -18,11 +19,12 @@ from rowgrad import _kernels as kernels
 from rowgrad._kernels.kinds import MEAN, SMALL
 from rowgrad._ops import OPERATORS, Operator
 from rowgrad._ops.attributes import check_attributes
-from rowgrad._ops.enlarged import enlarged, entries, first_accepted, has_rows
+from rowgrad._ops.enlarged import backwards, enlarged, entries, first_accepted, has_rows
 from rowgrad._ops.order import LARGE_CALL
 from rowgrad._ops.results import RowGradient
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.threads import Workers
+from rowgrad.errors import InvalidArgumentError
 from rowgrad.optim import from_dict
 from rowgrad.optim.entries import Fitted
 
@@ -35,8 +37,6 @@ def tasks() -> list[tuple[str, Callable[[], Any]]]:
     """What has to run, with a label for each."""
     found: list[tuple[str, Callable[[], Any]]] = []
     for operator in OPERATORS.values():
-        if operator.family not in kernels.MODULES:
-            continue  # NumPy does the work, and needs no warming
         for dtype in operator.types.get("T", ("",)):
             found += [(f"{operator.name} {dtype}".strip(), task) for task in _tasks(operator, dtype or None)]
         if any(has_rows(pin) for pin in operator.inputs):
@@ -58,24 +58,29 @@ def _tasks(operator: Operator, dtype: str | None, width: int | None = None) -> I
     sizes = [1, 2 * SMALL] if in_rows else [1, 2 * SMALL, LARGE]
     for size in sizes:
         yield partial(_call, operator, size // entries(operator) + 1, dtype, None, width)
-    if operator.family == "fill_empty_rows" and "default_value" in {pin.name for pin in operator.inputs}:
-        yield partial(_call, operator, SMALL, dtype, None, None, backwards=True)  # rows in no order are counted
     if in_rows and dtype == "float32":  # large calls take ids of 32 bits as they are
         yield partial(_call, operator, LARGE_CALL // entries(operator) + 1, dtype, np.int32, width)
+    if not in_rows:
+        for size in sizes:
+            yield partial(_call_backwards, operator, size // entries(operator) + 1, dtype)
 
 
-def _call(operator: Operator, repeats: int, dtype: str | None, id_dtype: Any, width: int | None, *,
-          backwards: bool = False) -> None:  # fmt: skip
+def _call(operator: Operator, repeats: int, dtype: str | None, id_dtype: Any, width: int | None) -> None:
     attributes = check_attributes(operator, dict(operator.example.attributes))
     forms = enlarged(operator, repeats, dtype, id_dtype, width)
-    if backwards:
-        lists = {pin.name for pin in operator.inputs if pin.shape.startswith("[N")}
-        forms = ({name: array[::-1].copy() if name in lists else array for name, array in form.items()}
-                 for form in forms)  # fmt: skip
     form = first_accepted(lambda form: operator(*form.values(), **attributes), forms)
     if repeats > 1 and "out" in operator.options:  # a call whose result has a place is never a small one
         found = operator(*form.values(), **attributes)
         operator(*form.values(), **attributes, out=np.empty_like(found if operator.result is None else found[0]))
+
+
+def _call_backwards(operator: Operator, repeats: int, dtype: str | None) -> None:
+    """With entries in no order, which other kernels take, where the operator allows that."""
+    attributes = check_attributes(operator, dict(operator.example.attributes))
+    for form in enlarged(operator, repeats, dtype):
+        with suppress(InvalidArgumentError):
+            operator(*backwards(operator, form).values(), **attributes)
+            return
 
 
 def _sum_many(dtype: "np.dtype[Any]") -> None:

@@ -48,6 +48,12 @@ def enlarged(operator: Operator, repeats: int, dtype: str | None = None, id_dtyp
         }
 
 
+def backwards(operator: Operator, form: dict[str, Any]) -> dict[str, Any]:
+    """The same entries, the last one first: in no order, where operators ask for none."""
+    lists = {pin.name for pin in operator.inputs if pin.shape.startswith("[N") and not pin.many}
+    return {name: array[::-1].copy() if name in lists else array for name, array in form.items()}
+
+
 def first_accepted(call: Callable[[Any], Any], forms: Iterator[Any]) -> Any:
     """The first of the forms that the call accepts."""
     for form in forms:
@@ -65,13 +71,13 @@ def _letters(operator: Operator) -> dict[str, str]:
 def _example(operator: Operator, fitter: Input, dtype: str | None, id_dtype: Any, width: int | None) -> Any:
     value = operator.example.inputs[fitter.pin.name]
     if dtype is not None and fitter.pin.dtype == "T":
-        value = _in_type(value, dtype)
+        value = [_in_type(part, dtype) for part in value] if fitter.pin.many else _in_type(value, dtype)
     fitted = fitter.fit(value)
     if fitter.pin.many:
         return list(fitted)
     if type(fitted) is int:  # a count has no type, so that ids of any type go with it
         return fitted
-    if width is not None and has_rows(fitter.pin):
+    if width is not None and has_rows(fitter.pin) and fitted.ndim > 1:
         fitted = np.repeat(fitted[:, :1], width, axis=1)
     takes = id_dtype is not None and fitter.is_ids and not fitter.is_count
     takes = takes and dtypes.name_of(np.dtype(id_dtype)) in fitter.names

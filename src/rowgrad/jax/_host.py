@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental.buffer_callback import buffer_callback
 
@@ -15,6 +16,8 @@ from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import Array
 from rowgrad.jax._call import Call, to_jax, too_small
 from rowgrad.jax._rounding import keeping_subnormals
+
+HALVED = (np.int64, np.uint64, np.float64, np.complex128)  # what JAX has with 64-bit types enabled only
 
 
 def at_once(call: Call, values: Sequence[Any]) -> list[jax.Array]:
@@ -37,13 +40,32 @@ def from_any_device(call: Call, *values: Any) -> list[jax.Array]:
     if not any(isinstance(value, jax.core.Tracer) for value in values):
         return [jax.device_put(result, values[0].device) for result in at_once(call, values)]
 
-    def run(*arrays: Any) -> list[Array]:
-        with keeping_subnormals():
-            results = _results(call, [np.asarray(array) for array in arrays])
-            found = results if call.most is None else _padded(call, results)
-            return [np.asarray(result, kind.dtype) for result, kind in zip(found, call.structs(), strict=True)]
+    kinds, structs = [value.dtype for value in values], call.structs()
 
-    return list(jax.pure_callback(run, call.structs(), *values, vmap_method="sequential"))
+    def run(*words: Any) -> list[Array]:
+        with keeping_subnormals():
+            arrays = [joined(np.asarray(array), kind) for array, kind in zip(words, kinds, strict=True)]
+            results = _results(call, arrays)
+            found = results if call.most is None else _padded(call, results)
+            return [split(np.asarray(result, kind.dtype)) for result, kind in zip(found, structs, strict=True)]
+
+    shapes = jax.eval_shape(lambda: [split(jnp.empty(kind.shape, kind.dtype)) for kind in structs])
+    words = jax.pure_callback(run, shapes, *map(split, values), vmap_method="sequential")
+    return [joined(array, kind.dtype) for array, kind in zip(words, structs, strict=True)]
+
+
+# JAX turns what a callback takes and gives into 32 bits if the thread that runs it does not know about
+# `jax.enable_x64`, which may be set for the calling thread only. So 64 bits are handed over as two words of 32.
+
+
+def split(array: Any) -> Any:
+    """An array, JAX's or NumPy's, as it is passed to callbacks and back."""
+    return array[..., None].view(np.uint32) if array.dtype in HALVED else array
+
+
+def joined(words: Any, dtype: Any) -> Any:
+    """The array of this type that was split."""
+    return words.view(dtype)[..., 0] if dtype in HALVED else words
 
 
 def _fill_buffers(call: Call, context: Any, outs: Sequence[Any], *buffers: Any) -> None:

@@ -44,11 +44,17 @@ def _report(call: Call, ok: Any, values: tuple[Any, ...], results: list[Any]) ->
         host.blame(call, bool(ok), *ids)
         return results
 
-    def blame(ok: Any, *ids: Any) -> None:
-        # Under vmap both branches run.
-        host.blame(call, bool(ok), *(np.asarray(array) for array in ids))
+    kinds = [array.dtype for array in ids]
 
-    jax.lax.cond(ok, lambda *_: None, lambda *given: jax.debug.callback(blame, ok, *given), *ids)
+    def blame(ok: Any, *words: Any) -> None:
+        # Under vmap both branches run.
+        given = [host.joined(np.asarray(array), kind) for array, kind in zip(words, kinds, strict=True)]
+        host.blame(call, bool(ok), *given)
+
+    def report(*given: Any) -> None:
+        jax.debug.callback(blame, ok, *map(host.split, given))
+
+    jax.lax.cond(ok, lambda *_: None, report, *ids)
     return [
         jnp.where(ok, result, jnp.asarray(jnp.nan, result.dtype))
         if jnp.issubdtype(result.dtype, jnp.inexact)
