@@ -13,7 +13,7 @@ from rowgrad._runtime import team, threads
 pytest_plugins = ["studio.browser"]
 
 # Where a framework is not installed, Python takes the folder of its tests for a package without modules.
-for _framework in ("torch", "jax"):
+for _framework in ("torch", "jax", "tensorflow"):
     _found = importlib.util.find_spec(_framework)
     if _found is None or _found.origin is None:
         sys.modules[_framework] = None  # type: ignore[assignment]

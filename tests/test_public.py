@@ -14,7 +14,7 @@ from rowgrad import raw_ops
 from rowgrad._cli import app
 from rowgrad._ops import OPERATORS
 
-SUBMODULES = ["blocks", "errors", "features", "jax", "optim", "raw_ops", "sparse", "tables", "torch"]
+SUBMODULES = ["blocks", "errors", "features", "jax", "optim", "raw_ops", "sparse", "tables", "tensorflow", "torch"]
 PACKAGES = ["rowgrad", *(f"rowgrad.{name}" for name in SUBMODULES if name != "errors"), "rowgrad.torch.distributed"]
 RAW_ONLY = ["IndexRank", "ChosenRank", *(name for name in OPERATORS if name.endswith("GradGrad"))]
 
@@ -74,7 +74,7 @@ def test_dir_shows_what_is_public(name: str) -> None:
     package = loaded(name)
     assert package.__all__ == sorted(package.__all__, key=lambda name: (not name.isupper(), name))  # as ruff does
     assert not [name for name in package.__all__ if name.startswith("_")]
-    assert [name for name in dir(package) if name not in ("jax", "torch")] == sorted(package.__all__)
+    assert [name for name in dir(package) if name not in ("jax", "tensorflow", "torch")] == sorted(package.__all__)
     assert all(hasattr(package, name) for name in package.__all__)
 
 

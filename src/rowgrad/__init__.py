@@ -1,8 +1,8 @@
 """rowgrad: TensorFlow's sparse-segment, fill-empty-rows and slice operators and their gradients, without TensorFlow.
 
 Give the functions NumPy, PyTorch, JAX or TensorFlow arrays, or lists; results come back as the kind that went in.
-`rowgrad.raw_ops` has the same operators under TensorFlow's names. `rowgrad.torch`, `rowgrad.jax`, `rowgrad.blocks` and
-the other submodules are loaded when they are first used. Type checkers and editors read `__init__.pyi`.
+`rowgrad.raw_ops` has the same operators under TensorFlow's names. `rowgrad.torch`, `rowgrad.jax`, `rowgrad.tensorflow`,
+`rowgrad.blocks` and the other submodules are loaded when they are first used. Type checkers read `__init__.pyi`.
 """
 
 from importlib import import_module as _import_module
@@ -43,7 +43,8 @@ from rowgrad.errors import (
 __version__ = "0.1.0"
 
 _SUBMODULES = ("blocks", "features", "optim", "raw_ops", "sparse", "tables")
-_FRONT_ENDS = {"jax": "JAX", "torch": "PyTorch"}  # not in `__all__`: a star import loads no framework
+# Not in `__all__`: a star import loads no framework, and hides none.
+_FRONT_ENDS = {"jax": "JAX", "tensorflow": "TensorFlow", "torch": "PyTorch"}
 
 globals().update({name: getattr(_functions, name) for name in _top_level()})
 
@@ -106,4 +107,5 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *filter(_find_spec, _FRONT_ENDS)])
+    # That of TensorFlow reads checkpoints without it.
+    return sorted([*__all__, *(name for name in _FRONT_ENDS if name == "tensorflow" or _find_spec(name))])

@@ -13,6 +13,7 @@ from rowgrad import optim as optim
 from rowgrad import raw_ops as raw_ops
 from rowgrad import sparse as sparse
 from rowgrad import tables as tables
+from rowgrad import tensorflow as tensorflow
 from rowgrad import torch as torch
 from rowgrad._runtime.types import A, ArrayLike, Listed, NumPy, Plain, Tensor
 from rowgrad._ops.plan import Plan as Plan

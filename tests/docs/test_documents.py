@@ -25,10 +25,11 @@ EACH = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative
 
 @EACH
 def test_examples_are_true(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a folder with the example pages; what one example defines, the next ones of its document know."""
+    """In a folder with the example pages and data; what one example defines, the next ones of its document know."""
     fences = FENCE.findall(path.read_text(encoding="utf-8"))
     if fences:
-        shutil.copytree(ROOT / "examples" / "pages", tmp_path, dirs_exist_ok=True)
+        for folder in ("pages", "data"):
+            shutil.copytree(ROOT / "examples" / folder, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for kind, code in fences:

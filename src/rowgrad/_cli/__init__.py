@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import rowgrad
-from rowgrad._cli import check, convert, doctor, op, ops, run, studio, tour
+from rowgrad._cli import check, convert, doctor, migrate, op, ops, run, studio, tour
 from rowgrad._cli.problems import QuietGroup
 
 EPILOG = """[bold]Examples[/bold]
@@ -56,6 +56,7 @@ def _start(
 app.command("run")(run.run)
 app.command("check")(check.check)
 app.command("convert", epilog=convert.FORMATS)(convert.convert)
+app.command("migrate", epilog=migrate.FORMATS)(migrate.migrate)
 app.command("ops")(ops.ops)
 app.add_typer(op.app, name="op")
 app.command("doctor")(doctor.doctor)

@@ -2,8 +2,9 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ BLOCK = 1 << 22  # bytes that are made at a time
 WORTH_A_BAR = 1 << 28  # bytes to write from which on a terminal sees how far it is
 
 Progress = Callable[[int, int], None]
+Fill = Callable[[int, Array], Any]
 
 
 def describe(rows: Any, width: Any, dtype: Any, optimizer: Any) -> Header:
@@ -90,9 +92,10 @@ def _float_type(dtype: Any) -> str:
 
 
 def create(path: Path, header: Header, state: dict[str, Array], initializer: Any, overwrite: bool,
-           progress: Progress | None) -> None:  # fmt: skip
+           progress: Progress | None, state_initializers: Mapping[str, Fill] | None = None) -> None:  # fmt: skip
     """Make the table beside `path`, and give it that name when it is whole and on the disk."""
     fill = _filler(initializer, header)
+    fills = _state_fillers(state, state_initializers or {})
     new = path.parent / f".{path.name}-{os.urandom(4).hex()}.part"
     replaced = None
     try:
@@ -101,7 +104,7 @@ def create(path: Path, header: Header, state: dict[str, Array], initializer: Any
         new.mkdir(parents=True)
         with _reporting(progress, header, fill is not None) as report:
             for name, part in header.parts().items():
-                blocks = fill if name == "rows" else _repeated(state[name.removeprefix("state.")])
+                blocks = fill if name == "rows" else fills[name.removeprefix("state.")]
                 _write_part(new / part.file, part, blocks, report if name == "rows" else None)
         headers.write(new, header.as_json())
         _put_in_place(new, path)
@@ -157,7 +160,7 @@ def remove(folder: Path) -> None:
         folder.rmdir()
 
 
-def _write_part(path: Path, part: Part, blocks: "Callable[[int, Array], None] | None", report: Progress | None) -> None:
+def _write_part(path: Path, part: Part, blocks: Fill | None, report: Progress | None) -> None:
     with open(path, "xb") as file:
         if blocks is not None and 0 not in part.shape:
             rows = part.shape[0] if part.shape else 1
@@ -200,6 +203,19 @@ def _filler(initializer: Any, header: Header) -> "Callable[[int, Array], None] |
         code="bad-initializer",
         argument="initializer",
     )
+
+
+def _state_fillers(state: dict[str, Array], given: Mapping[str, Fill]) -> "dict[str, Fill | None]":
+    """What fills each array of the optimizer: the function that is given for it, or its value at the beginning."""
+    unknown = [name for name in given if name not in state]
+    if unknown:
+        raise InvalidArgumentError(
+            f"state_initializers has {unknown[0]!r}; the optimizer keeps {', '.join(state) or 'nothing'}.",
+            code="bad-state",
+            argument="state_initializers",
+            value=unknown[0],
+        )
+    return {name: partial(_call, given[name]) if name in given else _repeated(row) for name, row in state.items()}
 
 
 def _call(initializer: Callable[[int, Array], Any], first: int, block: Array) -> None:

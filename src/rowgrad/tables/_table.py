@@ -94,7 +94,8 @@ class Table:
     @classmethod
     def create(cls, path: str | os.PathLike[str], rows: int, width: int, dtype: Any = "float32", *,
                optimizer: Any = None, initializer: Any = 0.0, overwrite: bool = False, max_dirty: int | None = None,
-               progress: Callable[[int, int], None] | None = None) -> "Table":  # fmt: skip
+               progress: Callable[[int, int], None] | None = None,
+               state_initializers: dict[str, Callable[[int, Any], Any]] | None = None) -> "Table":  # fmt: skip
         """Make a new table, and open it.
 
         Parameters
@@ -118,6 +119,8 @@ class Table:
             process can get.
         progress : callable, optional
             Told (rows done, rows in all) while rows are filled. On a terminal, long fills show a bar without it.
+        state_initializers : dict of str to callable, optional
+            For arrays of the optimizer's state that do not begin as its `init` has them: functions like `initializer`.
 
         Raises
         ------
@@ -131,7 +134,7 @@ class Table:
         _check_max_dirty(max_dirty)
         header = creating.describe(rows, width, dtype, optimizer)
         state = creating.state_rows(optimizer, header.width, dtypes.NUMPY[header.dtype])
-        creating.create(folder, header, state, initializer, overwrite, progress)
+        creating.create(folder, header, state, initializer, overwrite, progress, state_initializers)
         return cls.open(folder, max_dirty=max_dirty)
 
     @classmethod
