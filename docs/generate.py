@@ -67,7 +67,7 @@ def _calls(operator: Operator) -> str:
     """Every way to call it."""
     if not _is_function(operator):
         return page_call(operator)
-    lines = [f"rowgrad.{operator.module}.{operator.name}{raw_signature(operator)}"]
+    lines = [f"rowgrad.{operator.module}.{operator.raw_name}{raw_signature(operator)}"]
     if operator.top_level:
         lines.insert(0, f"rowgrad.{operator.top_level}{function_signature(by_function()[operator.top_level])}")
     return "\n".join(lines)

@@ -16,7 +16,9 @@ import rowgrad
 from rowgrad._ops import OPERATORS, Operator
 from rowgrad._ops.callables import by_function, function_attributes, function_signature, raw_signature, top_level
 from rowgrad._ops.embedding_lookup import embedding_lookup, embedding_lookup_sparse, safe_embedding_lookup_sparse
+from rowgrad._ops.tensors_map import MAPS
 from rowgrad.blocks import operators as page_operators
+from rowgrad.blocks import raw_ops as page_raw_ops
 
 ROOT = Path(__file__).parent.parent
 SOURCE = Path("src/rowgrad")
@@ -42,8 +44,10 @@ def stubs() -> dict[Path, str]:
     """Every stub, by its path."""
     files = {
         SOURCE / "__init__.pyi": _top(),
-        SOURCE / "raw_ops.pyi": _raw_ops(OPERATORS, ("SparseSplit",)),
-        SOURCE / "blocks/raw_ops.pyi": _raw_ops(page_operators.OPERATORS),
+        SOURCE / "raw_ops.pyi": _raw_ops({**OPERATORS, **MAPS}, ("RaggedGather", "SparseSplit")),
+        SOURCE / "blocks/raw_ops.pyi": _raw_ops(
+            {**page_operators.OPERATORS, **MAPS}, ("Concat", "ConcatOffset", "RaggedGather", "SparseSplit")
+        ),
         SOURCE / "torch/__init__.pyi": _torch(),
         SOURCE / "jax/__init__.pyi": _jax(),
     }
@@ -72,12 +76,13 @@ def _top() -> str:
 
 def _raw_ops(operators: Mapping[str, Operator], lists: tuple[str, ...] = ()) -> str:
     """The operators, and functions that give lists of arrays."""
+    operators = {operator.raw_name: operator for operator in operators.values()}
     text = "".join([
         HEADER + TYPES,
         _import_results(operators.values()),
         "from rowgrad._runtime.types import A, ArrayLike, Listed, NumPy, Plain, Tensor\n",
         _all(sorted([*operators, *lists])),
-        *(_def(name, [_as_written(p) for p in signature(getattr(rowgrad.raw_ops, name)).parameters.values()], "Any")
+        *(_def(name, [_as_written(p) for p in signature(getattr(page_raw_ops, name)).parameters.values()], "Any")
           for name in lists),
         *(_overloads(name, operator, raw_signature(operator)) for name, operator in sorted(operators.items())),
     ])  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from rowgrad._ops import checks, cross, hashing
+from rowgrad._ops.cross import DEFAULT_HASH_KEY
 from rowgrad._ops.hashing import FAST, OLDER, STRONG
 from rowgrad._ops.pins import Input, Pin
 from rowgrad._ops.results import CrossedFeatures
@@ -30,9 +31,6 @@ __all__ = [
     "string_to_hash_bucket_strong",
     "vocabulary_lookup",
 ]
-
-# What TensorFlow's crossed_column takes where no key is given.
-DEFAULT_HASH_KEY = 0xDECAFCAFFE
 
 
 def _text(value: Any, argument: str) -> Any:

@@ -5,10 +5,15 @@ As in `tf.raw_ops`, each takes all its inputs, and `name`, which means nothing h
 
 from rowgrad._ops import OPERATORS
 from rowgrad._ops.callables import make_raw_op
+from rowgrad._ops.ragged_gather import gather
 from rowgrad._ops.sparse_join import split_all
+from rowgrad._ops.tensors_map import MAPS
 
-__all__ = sorted([*OPERATORS, "SparseSplit"])  # which gives lists, so that no block can be made of it
-globals().update({name: make_raw_op(operator) for name, operator in OPERATORS.items()}, SparseSplit=split_all)
+# Some operators give lists, so that no block can be made of them; maps keep what they are given, so that they are no
+# functions.
+_lists = {"RaggedGather": gather, "SparseSplit": split_all}
+__all__ = sorted([*OPERATORS, *MAPS, *_lists])
+globals().update({name: make_raw_op(operator) for name, operator in {**OPERATORS, **MAPS}.items()}, **_lists)
 
 
 def __dir__() -> list[str]:

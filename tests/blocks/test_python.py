@@ -73,6 +73,7 @@ def test_every_operator(tmp_path: Path) -> None:
         f"{name}_{wired}": example_pages.of_example(operator, wired=wired)
         for name, operator in example_pages.EXAMPLES.items()
         for wired in (False, True)
+        if not name.startswith("Serialize")  # files hold no texts that end with zeros
     }
     run_scripts(tmp_path, {name: (page.to_python(), ["--loop", "2"]) for name, page in pages.items()})
     for name, page in pages.items():

@@ -23,8 +23,8 @@ from rowgrad.blocks.operators import OPERATORS
 def test_every_type(dtype: str) -> None:
     x = numbered((2, 3), dtype)
     rows = x.tolist()
-    assert_same(raw_ops.Concat([x, x[:1]], 0), np.array([*rows, rows[0]], x.dtype))
-    assert_same(raw_ops.Concat([x, x[:, :1]], -1), np.array([[*row, row[0]] for row in rows], x.dtype))
+    assert_same(raw_ops.ConcatV2([x, x[:1]], 0), np.array([*rows, rows[0]], x.dtype))
+    assert_same(raw_ops.ConcatV2([x, x[:, :1]], -1), np.array([[*row, row[0]] for row in rows], x.dtype))
     assert_same(raw_ops.Slice(x, [0, 1], [-1, 2]), np.array([row[1:] for row in rows], x.dtype))
     if dtype in (*NUMBERS, "bool"):
         padded = np.zeros((3, 5), x.dtype)
@@ -33,13 +33,13 @@ def test_every_type(dtype: str) -> None:
 
 
 def test_texts_of_different_widths() -> None:
-    assert raw_ops.Concat([np.array(["a"]), np.array(["bcd"])], 0).tolist() == ["a", "bcd"]
-    assert raw_ops.Concat([np.array(["a"], object), np.array(["bcd"])], 0).tolist() == ["a", "bcd"]
+    assert raw_ops.ConcatV2([np.array(["a"]), np.array(["bcd"])], 0).tolist() == ["a", "bcd"]
+    assert raw_ops.ConcatV2([np.array(["a"], object), np.array(["bcd"])], 0).tolist() == ["a", "bcd"]
 
 
 def test_one_array_is_copied() -> None:
     x = np.ones(3)
-    for result in (raw_ops.Concat([x], 0), raw_ops.Slice(x, [0], [3]), raw_ops.Pad(x, [[0, 0]])):
+    for result in (raw_ops.ConcatV2([x], 0), raw_ops.Slice(x, [0], [3]), raw_ops.Pad(x, [[0, 0]])):
         assert_same(result, x)
         assert not np.shares_memory(result, x)
 
@@ -65,10 +65,10 @@ def parts(draw: st.DrawFn) -> tuple[list[Any], int]:
 def test_concat_and_its_offsets(case: tuple[list[Any], int], data: st.DataObject) -> None:
     values, axis = case
     check_shapes("Concat", {"values": values, "axis": axis}, data)
-    whole = raw_ops.Concat(values, axis)
+    whole = raw_ops.ConcatV2(values, axis)
     shapes = [np.array(value.shape, np.int64) for value in values]
     for position, value in enumerate(values):
-        offset = raw_ops.ConcatOffset(axis, shapes, position=position)
+        offset = raw_ops.ConcatOffsetPart(axis, shapes, position=position)
         assert (offset.dtype, offset.shape) == (np.int64, (value.ndim,))
         assert_same(raw_ops.Slice(whole, offset, shapes[position]), value)
     check_shapes("ConcatOffset", {"axis": axis, "shapes": shapes}, data, {"position": 0})
@@ -102,22 +102,22 @@ M = np.ones((2, 3))
 @pytest.mark.parametrize(
     ("call", "argument", "code"),
     [
-        (lambda: raw_ops.Concat([M, M[:, :2]], 0), "values", "shape-mismatch"),
-        (lambda: raw_ops.Concat([M, M[0]], 0), "values", "wrong-rank"),
-        (lambda: raw_ops.Concat([1.0, 2.0], 0), "values", "wrong-rank"),
-        (lambda: raw_ops.Concat([M, M], 2), "axis", "axis-out-of-range"),
-        (lambda: raw_ops.Concat([M, M], -3), "axis", "axis-out-of-range"),
-        (lambda: raw_ops.Concat([M, M], [0]), "axis", "wrong-rank"),
-        (lambda: raw_ops.Concat([], 0), "values", "not-a-list"),
-        (lambda: raw_ops.Concat(M, 0), "values", "not-a-list"),
-        (lambda: raw_ops.ConcatOffset(0, [[2, 3], [2, 4]], position=0), "values", "shape-mismatch"),
-        (lambda: raw_ops.ConcatOffset(0, [[2, 3], [2]], position=0), "shapes", "shape-mismatch"),
-        (lambda: raw_ops.ConcatOffset(2, [[2, 3]], position=0), "axis", "axis-out-of-range"),
-        (lambda: raw_ops.ConcatOffset(0, [[2, 3]], position=1), "position", "index-out-of-range"),
-        (lambda: raw_ops.ConcatOffset(0, [[2, 3]], position=-1), "position", "index-out-of-range"),
-        (lambda: raw_ops.ConcatOffset(0, [[-2, 3]], position=0), "shapes", "negative-size"),
-        (lambda: raw_ops.ConcatOffset(0, [3, 4], position=0), "shapes", "wrong-rank"),
-        (lambda: raw_ops.ConcatOffset(0, [[2**31 - 1]] * 3, position=2), "shapes", "index-out-of-range"),
+        (lambda: raw_ops.ConcatV2([M, M[:, :2]], 0), "values", "shape-mismatch"),
+        (lambda: raw_ops.ConcatV2([M, M[0]], 0), "values", "wrong-rank"),
+        (lambda: raw_ops.ConcatV2([1.0, 2.0], 0), "values", "wrong-rank"),
+        (lambda: raw_ops.ConcatV2([M, M], 2), "axis", "axis-out-of-range"),
+        (lambda: raw_ops.ConcatV2([M, M], -3), "axis", "axis-out-of-range"),
+        (lambda: raw_ops.ConcatV2([M, M], [0]), "axis", "wrong-rank"),
+        (lambda: raw_ops.ConcatV2([], 0), "values", "not-a-list"),
+        (lambda: raw_ops.ConcatV2(M, 0), "values", "not-a-list"),
+        (lambda: raw_ops.ConcatOffsetPart(0, [[2, 3], [2, 4]], position=0), "values", "shape-mismatch"),
+        (lambda: raw_ops.ConcatOffsetPart(0, [[2, 3], [2]], position=0), "shapes", "shape-mismatch"),
+        (lambda: raw_ops.ConcatOffsetPart(2, [[2, 3]], position=0), "axis", "axis-out-of-range"),
+        (lambda: raw_ops.ConcatOffsetPart(0, [[2, 3]], position=1), "position", "index-out-of-range"),
+        (lambda: raw_ops.ConcatOffsetPart(0, [[2, 3]], position=-1), "position", "index-out-of-range"),
+        (lambda: raw_ops.ConcatOffsetPart(0, [[-2, 3]], position=0), "shapes", "negative-size"),
+        (lambda: raw_ops.ConcatOffsetPart(0, [3, 4], position=0), "shapes", "wrong-rank"),
+        (lambda: raw_ops.ConcatOffsetPart(0, [[2**31 - 1]] * 3, position=2), "shapes", "index-out-of-range"),
         (lambda: raw_ops.Slice(M, [0], [1, 1]), "begin", "length-mismatch"),
         (lambda: raw_ops.Slice(M, [0, 0], [1]), "size", "length-mismatch"),
         (lambda: raw_ops.Slice(M, [0, 4], [1, 0]), "begin", "index-out-of-range"),
@@ -148,7 +148,7 @@ def test_where_it_is_wrong() -> None:
         raw_ops.Pad(M, [[0, 0], [-4, 0]])
     assert negative.value.position == (1, 0)
     with pytest.raises(rowgrad.InvalidArgumentError, match=r"values\[1\] has shape \[1, 2\], but values\[0\]"):
-        raw_ops.Concat([np.ones((2, 3)), np.ones((2, 2))], 0)
+        raw_ops.ConcatV2([np.ones((2, 3)), np.ones((2, 2))], 0)
 
 
 # ---------------------------------------------------------------- shapes before running

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 import rowgrad
-from rowgrad._ops import Operator
+from rowgrad._ops import Operator, docstrings
 from rowgrad._runtime.dtypes import Array
 from rowgrad.blocks import raw_ops
 
@@ -17,7 +17,7 @@ def call(
     operator: Operator, inputs: Mapping[str, Any], attributes: Mapping[str, Any] | None = None
 ) -> dict[str, Array]:
     """Call the public function of `operator`; the results by the names of its output pins."""
-    function = getattr(rowgrad, operator.top_level) if operator.top_level else getattr(raw_ops, operator.name)
+    function = getattr(rowgrad, operator.top_level) if operator.top_level else getattr(raw_ops, operator.raw_name)
     results = function(**inputs, **(attributes or {}))
     if operator.result is None:
         results = (results,)
@@ -26,7 +26,7 @@ def call(
 
 def agrees(got: Array, stated: Any) -> bool:
     """Whether a result has the shape and, to six digits, the values that are written down."""
-    expected = np.array(stated)
+    expected = docstrings.stated(stated)
     if got.shape != expected.shape:
         return False
     if expected.dtype.kind in "USOTb":

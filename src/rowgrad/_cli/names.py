@@ -22,7 +22,8 @@ def find(name: str, *, blocks: bool = False) -> list[Operator]:
     """
     wanted = name.replace("-", "_").casefold().removeprefix("blocks.").removeprefix("raw_ops.")
     functions = by_function()
-    named = {operator.name.casefold(): operator for operator in (BLOCKS if blocks else OPERATORS).values()}
+    called = (BLOCKS if blocks else OPERATORS).values()
+    named = {key.casefold(): operator for operator in called for key in (operator.raw_name, operator.name)}
     if wanted in named:
         return [named[wanted]]
     if wanted in functions:

@@ -16,7 +16,7 @@ from rowgrad._cli.op import option_name
 from rowgrad._ops import Attribute, Operator, Pin
 from rowgrad._ops.callables import function_signature, raw_signature
 from rowgrad._ops.catalogue import REQUIRED
-from rowgrad._ops.docstrings import default_of, page_call
+from rowgrad._ops.docstrings import as_json, default_of, page_call
 from rowgrad._ops.rule_text import texts
 from rowgrad.blocks.operators import BLOCKS, FAMILIES, OPERATORS
 
@@ -65,7 +65,7 @@ def as_data(operator: Operator) -> dict[str, Any]:
         "example": {
             "inputs": dict(operator.example.inputs),
             "attributes": dict(operator.example.attributes),
-            "outputs": dict(operator.example.outputs),
+            "outputs": {name: as_json(value) for name, value in operator.example.outputs.items()},
         },
     }
 
@@ -145,7 +145,7 @@ def print_reference(console: Console, operator: Operator) -> None:
     example = operator.example
     given = {**example.inputs, **example.attributes}
     lines = [(name, json.dumps(value, ensure_ascii=False)) for name, value in given.items()]
-    lines += [(f"→ {name}", json.dumps(value, ensure_ascii=False)) for name, value in example.outputs.items()]
+    lines += [(f"→ {name}", json.dumps(as_json(value), ensure_ascii=False)) for name, value in example.outputs.items()]
     _section(console, "Example", _pairs(lines))
     if operator.name in OPERATORS:
         _section(console, "Example on the command line", example_command(operator))

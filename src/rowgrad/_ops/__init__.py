@@ -27,10 +27,12 @@ FAMILIES = {
     "sparse_cwise": "A sparse tensor and a dense one",
     "sparse_softmax": "Softmax of sparse tensors",
     "sparse_counts": "Counting whole numbers",
+    "serialize": "Sparse tensors as text",
     "sparse_join": "Joining and cutting sparse tensors",
     "hashing": "Hashes and joins of text",
     "cross": "Crossed features",
     "ragged": "Ragged tensors",
+    "ragged_gather": "Rows of ragged tensors",
     "sparse_dense": "From sparse to dense",
 }
 for _family in FAMILIES:

@@ -171,7 +171,7 @@ ON_ARRAYS = FrontEnd(
 
 def make_raw_op(operator: Operator) -> Callable[..., Any]:
     """The function with TensorFlow's name and attributes; `name` is taken, and changes nothing."""
-    return make_function(operator.name, [operator], _raw(operator))
+    return make_function(operator.raw_name, [operator], _raw(operator))
 
 
 def _raw(operator: Operator) -> FrontEnd:

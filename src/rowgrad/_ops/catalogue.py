@@ -57,7 +57,8 @@ class Operator:
     operators (see `gradients`). `options` are keyword arguments that change how the result is made, not what it is:
     ``out`` and ``plan``. `function` is the name in snake case, for those that have one; it stands at the top level of
     the package and of the front ends, unless the operator is `raw_only`: there only to differentiate others. `module`
-    is where it is under TensorFlow's name.
+    is where it is under TensorFlow's name, or under `raw_name`, where TensorFlow's operator of its name takes other
+    arguments.
 
     `shape_rule` gives the shapes of the outputs where the notation of pins does not (see `shapes`). `updates` names,
     for each input that is a variable, the output that is its new value. `role` is ``"operator"``, or what the block
@@ -87,6 +88,7 @@ class Operator:
     updates: Mapping[str, str] = field(default_factory=dict)
     role: str = "operator"
     module: str = "raw_ops"
+    raw_name: str = ""
     raw_only: bool = False
     fitters: tuple[Input, ...] = field(init=False, repr=False)
 
@@ -94,6 +96,7 @@ class Operator:
         kinds = (MixedInputs if pin.mixed else ManyInputs if pin.many else Input for pin in self.inputs)
         fitters = tuple(kind(pin, self.dtypes_of(pin)) for kind, pin in zip(kinds, self.inputs, strict=True))
         object.__setattr__(self, "fitters", fitters)
+        object.__setattr__(self, "raw_name", self.raw_name or self.name)
         # NumPy checks ids and then reads them again, so operators that are made of it get copies: another thread may
         # write to a caller's ids in between. Kernels bound what they use themselves.
         copied = self.family not in kernels.MODULES and any(fitter.is_ids for fitter in fitters)
@@ -124,7 +127,7 @@ class Operator:
     @property
     def call_name(self) -> str:
         """How users call it: ``sparse_slice``, or ``raw_ops.SparseToDense``."""
-        return self.top_level or f"{self.module}.{self.name}"
+        return self.top_level or f"{self.module}.{self.raw_name}"
 
     def __call__(self, *values: Any, **options: Any) -> Any:
         """Run on whatever arrays the caller holds, all inputs in order; results are of the kind of the first.

@@ -287,6 +287,8 @@ def _ragged_cross(ragged_values: Arrays, ragged_row_splits: Arrays, sparse_indic
 # Declarations
 
 FEATURES = ("int64", "string")
+# What TensorFlow's functions take where no key is given.
+DEFAULT_HASH_KEY = 0xDECAFCAFFE
 INDICES = Pin("indices", "int64", "[N, 2]", "The indices of each sparse column, ordered by row.", True, True)
 VALUES = Pin("values", "sparse_types", "[N]", "The features of each sparse column.", True, True)
 SHAPES = Pin("shapes", "int64", "[2]", "The shape of each sparse column.", True, True)

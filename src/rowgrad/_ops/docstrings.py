@@ -86,12 +86,25 @@ def example_lines(operator: Operator, call: str, as_array: str = "{}") -> Iterat
         yield f"...     {name}={value!r},"
     yield "... )"
     for name, value in example.outputs.items():
-        expected = np.array(value)
+        expected = stated(value)
         result = f"result.{name}" if operator.result else "result"
         if _is_rounded(expected):
             expected, result = expected.round(5), f"{as_array.format(result)}.astype(float).round(5)"
         yield f">>> print({result})"
         yield from str(expected).splitlines()
+
+
+def stated(value: Any) -> "np.ndarray[Any, Any]":
+    """A result of a worked example as an array; NumPy would cut zeros off the ends of bytes."""
+    found = np.array(value)
+    return np.array(value, object) if found.dtype.kind == "S" else found
+
+
+def as_json(value: Any) -> Any:
+    """A result of a worked example as JSON has it."""
+    if isinstance(value, list):
+        return [as_json(item) for item in value]
+    return value.decode("latin-1") if isinstance(value, bytes) else value
 
 
 def page_call(operator: Operator) -> str:

@@ -77,11 +77,17 @@ class Input:
 
     def _adopt(self, value: Any) -> Array:
         try:
-            return arrays.adopt(value)
+            array = arrays.adopt(value)
         except RowgradError as error:
             error.argument = self.pin.name
             error.message = f"{self.pin.name}: {error.message}"
             raise
+        if array.dtype.kind in "SU" and is_untyped(value):
+            # NumPy cuts zeros off the ends of texts of one width.
+            texts = np.array(value, object)
+            if any(text.endswith("\0" if isinstance(text, str) else b"\0") for text in texts.flat):
+                return texts
+        return array
 
     def _convert(self, array: Array, untyped: bool, bound: "np.dtype[Any] | None") -> Array:
         if bound is not None and not (self.is_ids and array.dtype.kind == "b"):

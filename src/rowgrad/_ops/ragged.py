@@ -240,6 +240,27 @@ def _filled_rows(level: _Level, values: Array, default_value: Array, sizes: list
     return result
 
 
+def _places(op: Any, d_result: Any, values: Any, row_partition_tensors: Any, row_partition_types: Any) -> Any:
+    """The number of the value at each place of the result, -1 where it was filled."""
+    inner = op.Sub(op.Size(op.Shape(values)), 1)
+    shape = op.Slice(op.Shape(d_result), [0], op.Reshape(op.Sub(op.Size(op.Shape(d_result)), inner), [1]))
+    return op.RaggedTensorToTensor(shape, op.Range(0, op.rows(values), 1), -1, list(row_partition_tensors),
+                                   row_partition_types=row_partition_types)  # fmt: skip
+
+
+def _value_gradient(op: Any, d_result: Any, values: Any, row_partition_tensors: Any, row_partition_types: Any) -> Any:
+    places = _places(op, d_result, values, row_partition_tensors, row_partition_types)
+    return op.UnsortedSegmentSum(d_result, places, op.rows(values))  # which drops what is negative
+
+
+def _default_gradient(op: Any, d_result: Any, values: Any, default_value: Any, row_partition_tensors: Any,
+                      row_partition_types: Any) -> Any:  # fmt: skip
+    places = _places(op, d_result, values, row_partition_tensors, row_partition_types)
+    total = op.ReduceSum(op.UnsortedSegmentSum(d_result, op.Sub(-1, places), 1), 0)  # -1 becomes 0, others negative
+    axes = op.BroadcastGradientArgs(op.Shape(default_value), op.Shape(total)).r0
+    return op.Reshape(op.ReduceSum(total, axes), op.Shape(default_value))
+
+
 # RaggedRange
 
 
@@ -474,6 +495,11 @@ declare(Operator(
     compute=_to_sparse,
     result=RaggedEntries,
     shape_rule=_sparse_shapes,
+    gradient={
+        "rt_dense_values": lambda op, d_sparse_values, rt_dense_values: op.Reshape(
+            d_sparse_values, op.Shape(rt_dense_values)
+        )
+    },
 ))  # fmt: skip
 declare(Operator(
     name="RaggedTensorToTensor",
@@ -504,6 +530,7 @@ declare(Operator(
     compute=_to_tensor,
     notes="Row ids that fall are refused; TensorFlow drops some of their values, or reads outside of the values.",
     shape_rule=_tensor_shapes,
+    gradient={"values": _value_gradient, "default_value": _default_gradient},
 ))  # fmt: skip
 declare(Operator(
     name="RaggedRange",

@@ -130,3 +130,25 @@ class CountedEntries(NamedTuple):
     output_indices: Any
     output_values: Any
     output_dense_shape: Any
+
+
+class StoredEntries(NamedTuple):
+    """A sparse tensor that was kept elsewhere: as text, or in a map of tensors."""
+
+    sparse_indices: Any
+    sparse_values: Any
+    sparse_shape: Any
+
+
+class GatheredRows(NamedTuple):
+    """Rows of a ragged tensor: their row splits, the outermost first, and their values."""
+
+    output_nested_splits: Any
+    output_dense_values: Any
+
+
+class GatheredValues(NamedTuple):
+    """The values of some rows of a ragged tensor, and where they came from."""
+
+    output_dense_values: Any
+    positions: Any

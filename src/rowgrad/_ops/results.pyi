@@ -117,3 +117,22 @@ class CountedEntries(NamedTuple, Generic[A]):
     output_indices: A
     output_values: A
     output_dense_shape: A
+
+class StoredEntries(NamedTuple, Generic[A]):
+    """A sparse tensor that was kept elsewhere: as text, or in a map of tensors."""
+
+    sparse_indices: A
+    sparse_values: A
+    sparse_shape: A
+
+class GatheredRows(NamedTuple, Generic[A]):
+    """Rows of a ragged tensor: their row splits, the outermost first, and their values."""
+
+    output_nested_splits: A
+    output_dense_values: A
+
+class GatheredValues(NamedTuple, Generic[A]):
+    """The values of some rows of a ragged tensor, and where they came from."""
+
+    output_dense_values: A
+    positions: A

@@ -141,10 +141,10 @@ ENTRIES = (
 )
 BINARY = "Whether to give 1 for each number that occurs, however often."
 LENGTHS = (
+    Attribute("binary_output", REQUIRED, BINARY),
     Attribute("minlength", -1, "The least number of columns of the result; -1 for as many as are needed.", kind="int"),
     Attribute("maxlength", -1, "The number of columns; numbers that are not below it are left out. -1 for none.",
               kind="int"),
-    Attribute("binary_output", REQUIRED, BINARY),
 )  # fmt: skip
 OUTPUTS = (
     Pin("output_indices", "int64", "[M, r]", "The row, if there are rows, and the number that is counted, ascending."),

@@ -1,4 +1,4 @@
-"""The work of blocks that only pages have: constants and files. Variables and feeds are the session's own."""
+"""The work of blocks that only pages have: constants, files and maps. Variables and feeds are the session's own."""
 
 from collections.abc import Callable
 from time import time_ns
@@ -73,10 +73,19 @@ def _restore(page: Page, block: Block, inputs: list[Any]) -> tuple[Array]:
     return (array,)
 
 
+def _map(page: Page, block: Block, inputs: list[Any]) -> tuple[Array, ...]:
+    settings = dict(page.inferred(block.id).attributes)
+    if block.op.startswith("Add"):  # a map without a name has that of the block, as in TensorFlow's graphs
+        settings["shared_name"] = settings["shared_name"] or block.id
+    results = block.operator(*inputs, **settings)
+    return results if block.operator.result else (results,)
+
+
 # By role: the page, the block and its inputs to the results.
 WORK: dict[str, Callable[[Page, Block, list[Any]], tuple[Array, ...]]] = {
     "const": _const,
     "file": _file,
     "save": _save,
     "restore": _restore,
+    "map": _map,
 }

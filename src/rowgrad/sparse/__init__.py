@@ -19,6 +19,7 @@ from rowgrad.sparse._arithmetic import (
     sparse_dense_matmul,
 )
 from rowgrad.sparse._convert import from_dense, to_dense, to_indicator
+from rowgrad.sparse._counting import bincount, cross, cross_hashed
 from rowgrad.sparse._entries import (
     concat,
     expand_dims,
@@ -39,7 +40,10 @@ from rowgrad.sparse._tensor import SparseTensor
 __all__ = [
     "SparseTensor",
     "add",
+    "bincount",
     "concat",
+    "cross",
+    "cross_hashed",
     "expand_dims",
     "eye",
     "fill_empty_rows",

@@ -181,21 +181,28 @@ def sampled_addmm(indices: Any, values: Any, dense_shape: Any, mat1: Any, mat2: 
     return sp.with_values(dots * alpha + sp.values * beta)
 
 
-def _pool(name: str, data: Any, indices: Any, segment_ids: Any, num_segments: Any) -> Any:
+def _pool(name: str, data: Any, indices: Any, segment_ids: Any, num_segments: Any, sparse_gradient: bool) -> Any:
     given = (data, indices, segment_ids) if num_segments is None else (data, indices, segment_ids, num_segments)
-    return getattr(functions(data), name)(*given)
+    options = {"sparse_gradient": True} if sparse_gradient and kind_of(data) is arrays.TORCH else {}
+    return getattr(functions(data), name)(*given, **options)
 
 
-def segment_sum(data: Any, indices: Any, segment_ids: Any, num_segments: Any = None) -> Any:
-    """The sum of the rows of each segment (see `rowgrad.sparse_segment_sum`)."""
-    return _pool("sparse_segment_sum", data, indices, segment_ids, num_segments)
+def segment_sum(data: Any, indices: Any, segment_ids: Any, num_segments: Any = None,
+                sparse_gradient: bool = False) -> Any:  # fmt: skip
+    """The sum of the rows of each segment (see `rowgrad.sparse_segment_sum`).
+
+    With `sparse_gradient`, PyTorch's gradient to `data` is a sparse tensor.
+    """
+    return _pool("sparse_segment_sum", data, indices, segment_ids, num_segments, sparse_gradient)
 
 
-def segment_mean(data: Any, indices: Any, segment_ids: Any, num_segments: Any = None) -> Any:
+def segment_mean(data: Any, indices: Any, segment_ids: Any, num_segments: Any = None,
+                sparse_gradient: bool = False) -> Any:  # fmt: skip
     """The mean of the rows of each segment (see `rowgrad.sparse_segment_mean`)."""
-    return _pool("sparse_segment_mean", data, indices, segment_ids, num_segments)
+    return _pool("sparse_segment_mean", data, indices, segment_ids, num_segments, sparse_gradient)
 
 
-def segment_sqrt_n(data: Any, indices: Any, segment_ids: Any, num_segments: Any = None) -> Any:
+def segment_sqrt_n(data: Any, indices: Any, segment_ids: Any, num_segments: Any = None,
+                sparse_gradient: bool = False) -> Any:  # fmt: skip
     """The sum of the rows of each segment over the square root of their number."""
-    return _pool("sparse_segment_sqrt_n", data, indices, segment_ids, num_segments)
+    return _pool("sparse_segment_sqrt_n", data, indices, segment_ids, num_segments, sparse_gradient)

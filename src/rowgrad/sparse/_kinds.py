@@ -52,7 +52,7 @@ def as_kind(value: Any, *like: Any) -> Any:
         )
     if kind is arrays.JAX:
         return import_module("jax.numpy").asarray(plain(value))
-    return value if kind is arrays.TENSORFLOW else arrays.adopt(value)
+    return kind.hand_back(plain(value)) if kind is arrays.TENSORFLOW else arrays.adopt(value)
 
 
 def plain(value: Any) -> Array:

@@ -115,7 +115,7 @@ class _Export:
                 self._recipe(block)
             case "operator" if block.op == "ConcatOffset":
                 self._concat_offset(block)
-            case "operator" if block.op in GRAPH_OPS:
+            case "operator" | "map" if block.op in GRAPH_OPS:
                 self._operator(block, GRAPH_OPS[block.op])
             case "operator" if block.op in WITH_LISTS:
                 raise PageError(f"{block.op} cannot go into a GraphDef: its lists are not written.", block=block.id,
@@ -169,6 +169,8 @@ class _Export:
         settings = self.page.inferred(block.id).attributes
         texts = {attribute.name for attribute in block.operator.attributes if attribute.kind == "text"}
         attributes |= {name: settings[name].encode() if name in texts else settings[name] for name in entry.attributes}
+        if not attributes.get("bad_indices_policy", True):  # older versions of TensorFlow do not know it
+            del attributes["bad_indices_policy"]
         op = entry.op
         if block.op == "Gather":
             inputs.append(self._const(self._free(f"{block.id}/axis"), np.array(0, np.int32)).name)

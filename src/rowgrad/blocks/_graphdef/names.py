@@ -7,6 +7,7 @@ others say what differs. What TensorFlow has no single operator for is in `recip
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from rowgrad._ops.tensors_map import MAPS
 from rowgrad.blocks.operators import BLOCKS
 from rowgrad.blocks.operators.optimizers import OPTIMIZERS
 
@@ -47,7 +48,8 @@ SAME = (
     "SparseSoftmaxCrossEntropyWithLogits", "SparseBincount", "DenseCountSparseOutput", "SparseCountSparseOutput",
     "SparseTensorDenseMatMul", "Assign", "ApplyGradientDescent", "ApplyAdagrad", "ApplyAdam", "SparseApplyAdagrad",
     *OPTIMIZER_STEPS, "StringToHashBucketFast", "StringToHashBucket", "UnsortedSegmentJoin", "RaggedRange",
-    "RaggedBincount", "RaggedCountSparseOutput",
+    "RaggedBincount", "RaggedCountSparseOutput", "SerializeSparse", "SerializeManySparse", "DeserializeSparse",
+    "DeserializeManySparse", *MAPS,
 )  # fmt: skip
 # What TensorFlow has too, but with lists of arrays of several types, or lists of settings.
 WITH_LISTS = (
@@ -56,10 +58,11 @@ WITH_LISTS = (
 )  # fmt: skip
 CALLED = {"ReduceSum": "Sum", "ReduceMean": "Mean", "Concat": "ConcatV2", "Gather": "GatherV2", "Add": "AddV2",
           "Div": "RealDiv"}  # fmt: skip
+# What TensorFlow's graphs do not need: hints, and what GatherV2 has not.
+HINTS = ("validate_indices", "grad_a", "grad_b")
 TYPE_NAMES = {"Tseg": "Tsegmentids", "Tnum": "Tnumsegments"}
 REFUSED: dict[str, dict[str, object]] = {
     "GatherV2": {"batch_dims": 0},
-    "Cast": {"Truncate": False},
     "BiasAdd": {"data_format": b"NHWC"},
 }
 
@@ -73,7 +76,7 @@ def _entry(name: str) -> GraphOp:
         op,
         tuple(pin.name for pin in operator.inputs),
         {TYPE_NAMES.get(variable, variable): variable for variable in used if variable not in dtypes},
-        tuple(attribute.name for attribute in operator.attributes),
+        tuple(attribute.name for attribute in operator.attributes if attribute.name not in HINTS),
         "N" if any(pin.many for pin in operator.inputs) else "",
         REFUSED.get(op, {}),
     )

@@ -66,9 +66,17 @@ def _relu_grad(gradients: Array, features: Array) -> Array:
     return result
 
 
-def _cast(x: Array, *, DstT: str) -> Array:
+MANTISSA = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+
+
+def _cast(x: Array, *, DstT: str, Truncate: bool = False) -> Array:
     target = dtypes.NUMPY[DstT]
     result = fresh(x.shape, target)
+    source = dtypes.name_of(x.dtype)
+    if Truncate and source in ("float32", "float64") and DstT in MANTISSA and target.itemsize < x.itemsize:
+        # As in TensorFlow, the digits that do not fit are set to 0 first, then it is rounded.
+        words = x.view(f"u{x.itemsize}")
+        x = (words >> (lost := MANTISSA[source] - MANTISSA[DstT]) << lost).view(x.dtype)
     with np.errstate(all="ignore"):
         np.copyto(result, x.real if x.dtype.kind == "c" and target.kind != "c" else x, casting="unsafe")
     return result
@@ -324,7 +332,10 @@ declare(Operator(
     cost="O(elements).",
     example=Example({"x": [1.9, -1.9]}, {"y": [1, -1]}, attributes={"DstT": "int32"}),
     compute=_cast,
-    attributes=(Attribute("DstT", REQUIRED, "The type of the result.", kind="dtype"),),
+    attributes=(
+        Attribute("DstT", REQUIRED, "The type of the result.", kind="dtype"),
+        Attribute("Truncate", False, "Whether floats are rounded towards 0, where the result has fewer digits."),
+    ),
     gradient={"x": lambda op, d_y, SrcT: op.Cast(d_y, DstT=SrcT)},
     notes="Of a complex number the real part is taken; as a bool, all but 0 is true. What a type of whole numbers "
     "cannot hold (NaN, infinities, what lies past its range) becomes whatever the processor makes of it. float64 is "

@@ -11,7 +11,7 @@ import numpy as np
 
 from rowgrad._ops import OPERATORS
 from rowgrad._ops.broadcasting import Known, Result, ask, at, first_true, fresh, listed, of_rank, same, sizes
-from rowgrad._ops.catalogue import Example, Operator
+from rowgrad._ops.catalogue import Attribute, Example, Operator
 from rowgrad._ops.pins import Pin
 from rowgrad._ops.shapes import Shape
 from rowgrad._runtime import dtypes
@@ -124,12 +124,30 @@ def _flat(indices: Array, limits: tuple[int, ...]) -> Array:
     return np.asarray((indices * np.array(strides, np.int64)).sum(axis=-1, dtype=np.int64))
 
 
-def _gather_nd(params: Array, indices: Array) -> Array:
+def _kept(indices: Array, limits: tuple[int, ...], what: str, policy: str) -> Array | None:
+    """Which indices are in range, where the others are ignored; else they must all be, and there is no need to tell."""
+    if policy not in POLICIES:
+        raise InvalidArgumentError(f"bad_indices_policy is {policy!r}; allowed: {', '.join(map(repr, POLICIES))}.",
+                                   code="wrong-attribute", argument="bad_indices_policy", value=policy)  # fmt: skip
+    if policy != "IGNORE":
+        _check(indices, limits, what)
+        return None
+    return np.asarray(((indices >= 0) & (indices < np.array(limits, np.int64))).all(axis=-1))
+
+
+def _gather_nd(params: Array, indices: Array, *, bad_indices_policy: str = "") -> Array:
     shape = ask(_gathered_nd, {"params": params, "indices": indices})
     depth = indices.shape[-1]
     limits, rest = params.shape[:depth], params.shape[depth:]
-    _check(indices, limits, "params")
-    return _take(params.reshape(prod(limits), *rest), _flat(indices, limits), shape)
+    kept = _kept(indices, limits, "params", bad_indices_policy)
+    table = params.reshape(prod(limits), *rest)
+    if kept is None or kept.all():
+        return _take(table, _flat(indices, limits), shape)
+    result = allocate(shape, params.dtype, argument="indices", zero=True)
+    if params.dtype.kind in "USOT":
+        result[...] = b"" if isinstance(params.flat[0] if params.size else b"", bytes) else ""
+    result[kept] = table[_flat(indices[kept], limits)]
+    return result
 
 
 def _gathered_nd(shapes: Known, _: Any, __: Any) -> Result:
@@ -153,11 +171,13 @@ def _at_most_rank(indices: Shape, rank: int, what: str) -> None:
         )
 
 
-def _scatter_nd(indices: Array, updates: Array, shape: Array) -> Array:
+def _scatter_nd(indices: Array, updates: Array, shape: Array, *, bad_indices_policy: str = "") -> Array:
     wanted = ask(_scattered, {"indices": indices, "updates": updates, "shape": shape})
     depth = indices.shape[-1]
     limits, rest = wanted[:depth], wanted[depth:]
-    _check(indices, limits, "the result")
+    kept = _kept(indices, limits, "the result", bad_indices_policy)
+    if kept is not None and not kept.all():
+        indices, updates = indices[kept], updates[kept]
     rows = updates.reshape(prod(indices.shape[:-1]), prod(rest))
     places = _flat(indices, limits).reshape(-1)
     if rows.size == 0:
@@ -189,6 +209,9 @@ def _scattered(shapes: Known, values: Known, _: Any) -> Result:
 # Declarations
 
 PARAMS = Pin("params", "Tparams", "[M, ...]", "The array to look up in.")
+POLICIES = ("", "DEFAULT", "ERROR", "IGNORE")
+POLICY = Attribute("bad_indices_policy", "", "IGNORE to leave out indices that are out of range; else they are errors.",
+                   "text")  # fmt: skip
 OUT_OF_RANGE = "OutOfRangeError: an index is negative, or past the end of its dimension"
 
 declare(Operator(
@@ -230,6 +253,7 @@ declare(Operator(
     example=Example({"params": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], "indices": [2, 0]},
                     {"output": [[5.0, 6.0], [1.0, 2.0]]}),
     compute=_gather,
+    attributes=(Attribute("validate_indices", True, "Has no effect: indices are always checked.", passed=False),),
     shape_rule=_gathered,
     gradient={
         "params": lambda op, d_output, indices, params, Tindices: op.ScatterNd(
@@ -259,10 +283,11 @@ declare(Operator(
     cost="O(elements of the result + elements of indices).",
     example=Example({"params": [[1.0, 2.0], [3.0, 4.0]], "indices": [[0, 1], [1, 0]]}, {"output": [2.0, 3.0]}),
     compute=_gather_nd,
+    attributes=(POLICY,),
     shape_rule=_gathered_nd,
     gradient={
-        "params": lambda op, d_output, indices, params, Tindices: op.ScatterNd(
-            indices, d_output, op.Shape(params, out_type=Tindices)
+        "params": lambda op, d_output, indices, params, Tindices, bad_indices_policy: op.ScatterNd(
+            indices, d_output, op.Shape(params, out_type=Tindices), bad_indices_policy=bad_indices_policy
         )
     },
 ))  # fmt: skip
@@ -291,7 +316,12 @@ declare(Operator(
     example=Example({"indices": [[1], [3], [1]], "updates": [1.0, 2.0, 4.0], "shape": [4]},
                     {"output": [0.0, 5.0, 0.0, 2.0]}),
     compute=_scatter_nd,
+    attributes=(POLICY,),
     shape_rule=_scattered,
-    gradient={"updates": lambda op, d_output, indices: op.GatherNd(d_output, indices)},
+    gradient={
+        "updates": lambda op, d_output, indices, bad_indices_policy: op.GatherNd(
+            d_output, indices, bad_indices_policy=bad_indices_policy
+        )
+    },
     notes="half and bfloat16 are summed in float32 and rounded once.",
 ))  # fmt: skip

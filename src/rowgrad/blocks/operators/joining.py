@@ -27,7 +27,7 @@ from rowgrad._ops.pins import Pin
 from rowgrad._ops.shapes import Shape, Size, same_size
 from rowgrad._runtime.dtypes import IDS, NUMBERS, PLAIN, Array
 from rowgrad._runtime.memory import allocate
-from rowgrad.blocks.operators.catalogue import declare
+from rowgrad.blocks.operators.catalogue import DECLARED, declare
 from rowgrad.blocks.operators.elementwise import TOO_LARGE, WRONG_TYPE
 from rowgrad.errors import InvalidArgumentError, OutOfRangeError
 
@@ -198,6 +198,7 @@ def _in_zeros(op: Any, d_output: Any, input: Any, output: Any, begin: Any, Index
 
 declare(Operator(
     name="Concat",
+    raw_name="ConcatV2",
     function=None,
     family="joining",
     summary="Join arrays along one dimension.",
@@ -223,11 +224,13 @@ declare(Operator(
             d_output, op.ConcatOffset(axis, [op.Shape(value) for value in values], position=position), op.Shape(part)
         )
     },
-    notes="One array alone is taken too; TensorFlow's ConcatV2 wants two.",
+    notes="TensorFlow's ConcatV2 wants two arrays or more, here one alone is taken too. `raw_ops.Concat` takes "
+    "concat_dim first, as TensorFlow's.",
 ))  # fmt: skip
 
 declare(Operator(
     name="ConcatOffset",
+    raw_name="ConcatOffsetPart",
     function=None,
     family="joining",
     summary="Where one part of a concatenation begins.",
@@ -251,7 +254,7 @@ declare(Operator(
     compute=_concat_offset,
     attributes=(Attribute("position", REQUIRED, "Which of the parts, counted from 0.", kind="int"),),
     shape_rule=_offset_shape,
-    notes="TensorFlow's operator gives the offsets of all parts, each as an output of its own, and its axis is int32.",
+    notes="TensorFlow's operator gives the offsets of all parts, as `raw_ops.ConcatOffset` does; its axis is int32.",
 ))  # fmt: skip
 
 declare(Operator(
@@ -310,3 +313,49 @@ declare(Operator(
         )
     },
 ))  # fmt: skip
+
+# Under TensorFlow's names, with its arguments
+
+
+def concat(concat_dim: Any, values: Any, *, name: Any = None) -> Any:
+    """Join arrays along one dimension, as TensorFlow's Concat: the dimension comes first.
+
+    Parameters
+    ----------
+    concat_dim : scalar
+        The dimension along which they are joined; negative ones count from the end.
+    values : list of arrays
+        The arrays, of equal shapes but for that dimension.
+
+    Examples
+    --------
+    >>> from rowgrad.blocks import raw_ops
+    >>> raw_ops.Concat(0, [[1.0, 2.0], [3.0]]).tolist()
+    [1.0, 2.0, 3.0]
+    """
+    return DECLARED["Concat"](values, concat_dim)
+
+
+def concat_offset(concat_dim: Any, shape: Any, *, name: Any = None) -> list[Any]:
+    """Where each part of a concatenation begins, as TensorFlow's ConcatOffset.
+
+    Parameters
+    ----------
+    concat_dim : scalar
+        The dimension along which the parts are joined; negative ones count from the end.
+    shape : list of vectors
+        The shapes of the parts.
+
+    Returns
+    -------
+    list of arrays
+        The offset of each part in every dimension.
+
+    Examples
+    --------
+    >>> from rowgrad.blocks import raw_ops
+    >>> [offset.tolist() for offset in raw_ops.ConcatOffset(1, [[2, 3], [2, 5], [2, 1]])]
+    [[0, 0], [0, 3], [0, 8]]
+    """
+    operator = DECLARED["ConcatOffset"]
+    return [operator(concat_dim, shape, position=position) for position in range(max(1, len(shape)))]

@@ -236,7 +236,7 @@ def _compute(optimizer: _Optimizer, order: tuple[str, ...], rows: bool, *values:
     return results[0] if optimizer.result is None else optimizer.result(*results)
 
 
-USE_LOCKING = Attribute("use_locking", False, "Has no effect: nothing is changed in place.", passed=False)
+USE_LOCKING = updates.USE_LOCKING
 MULTIPLY = Attribute(
     "multiply_linear_by_lr",
     False,

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from rowgrad._ops.catalogue import REQUIRED, Attribute, Example, Operator
 from rowgrad._ops.pins import Pin
+from rowgrad._ops.tensors_map import MAPS
 from rowgrad._runtime.dtypes import PLAIN, QUANTISED
 from rowgrad.blocks.operators.catalogue import declare
 
@@ -141,3 +142,6 @@ _declare(
                     attributes={"dt": "float32"}),
     shape_rule=lambda shapes, values, attributes: {"tensor": attributes.get("shape")},
 )  # fmt: skip
+
+for _map in MAPS.values():
+    declare(_map)

@@ -232,6 +232,8 @@ declare(Operator(
     attributes=(
         Attribute("transpose_a", False, "Whether a is transposed first."),
         Attribute("transpose_b", False, "Whether b is transposed first."),
+        Attribute("grad_a", False, "Has no effect: tells TensorFlow that a is a gradient.", passed=False),
+        Attribute("grad_b", False, "Has no effect: tells TensorFlow that b is a gradient.", passed=False),
     ),
     shape_rule=_product,
     gradient={

@@ -30,8 +30,9 @@ ADAM_SCALARS = ("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon")
 Step = Callable[..., tuple[Array, ...]]
 
 
-def _assign(ref: Array, value: Array) -> Array:
-    same(("ref", "value"), ref.shape, value.shape)
+def _assign(ref: Array, value: Array, *, validate_shape: bool = True) -> Array:
+    if validate_shape:
+        same(("ref", "value"), ref.shape, value.shape)
     return copied(value, "value")
 
 
@@ -226,6 +227,12 @@ def _shape_rule(states: tuple[str, ...], scalars: tuple[str, ...], gradient: str
     return rule
 
 
+def _assigned(shapes: Mapping[str, Any], values: Mapping[str, Any], attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = shapes.get("value")
+    validate = attributes.get("validate_shape", True)
+    return {"output_ref": same(("ref", "value"), shapes.get("ref"), found) if validate else found}
+
+
 # Declarations
 
 OF_ONE_SHAPE = "InvalidArgumentError: {} differ in shape"
@@ -264,6 +271,7 @@ ADAM_FORMULA = (
     "v_out = v + (grad² − v) · (1 − beta2)\n"
     "out = var − rate · m_out / (sqrt(v_out) + epsilon)"
 )
+USE_LOCKING = Attribute("use_locking", False, "Has no effect: nothing is changed in place.", passed=False)
 UPDATE_SLOTS = Attribute("update_slots", True, "Whether the sums of squares grow; without it they stay as they are.")
 USE_NESTEROV = Attribute(
     "use_nesterov", False, "Whether the gradient counts once more: grad · (1 − beta1) + beta1 · m_out for m_out."
@@ -290,7 +298,7 @@ def _declare(name: str, summary: str, states: tuple[str, ...], scalars: tuple[st
         ),
         outputs=tuple(Pin(out, "T", whole, f"The new value of {state}.") for state, out in outputs.items()),
         types={"T": FLOATS} | ({"Tindices": IDS} if rows else {}),
-        attributes=attributes,
+        attributes=(USE_LOCKING, *attributes) if in_tensorflow else attributes,
         formula=("for each i, in order, where each state stands for its row indices[i], and grad for its row i:\n"
                  if rows else "") + formula,
         errors=(
@@ -327,7 +335,11 @@ declare(Operator(
     cost="O(size of value).",
     example=Example({"ref": [1.0, 2.0], "value": [3.0, 4.0]}, {"output_ref": [3.0, 4.0]}),
     compute=_assign,
-    shape_rule=_shape_rule(("ref",), (), "value", ("output_ref",), rows=False),
+    attributes=(
+        Attribute("validate_shape", True, "Whether the new value must have the shape of the variable."),
+        Attribute("use_locking", True, USE_LOCKING.doc, passed=False),
+    ),
+    shape_rule=_assigned,
     updates={"ref": "output_ref"},
 ))  # fmt: skip
 
