@@ -8,6 +8,7 @@ import { copied, drop, duplicate, endWire, paste, redo, removeSelected, run, sav
 import { fit, nextFitting, placeForNew, zoomBy } from "./view";
 
 const isField = (target: EventTarget | null): boolean => target instanceof HTMLElement && (/^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) || target.isContentEditable);
+const isNote = (target: EventTarget | null): boolean => target instanceof HTMLTextAreaElement; // it has its own history, and is gone when it is done
 const nodeAt = (target: EventTarget | null): string | null => (target instanceof HTMLElement && target.classList.contains("react-flow__node") ? (target.dataset["id"] ?? null) : null);
 
 /** What a key acts on: the selection, or the block that has the focus where it is not part of it. */
@@ -43,16 +44,17 @@ function withControl(event: KeyboardEvent, inField: boolean): boolean {
     o: () => openDialog({ kind: "open" }),
     k: () => openDialog({ kind: "add", adding: { at: null, wire: null } }),
     enter: () => void run(),
+    z: () => void (event.shiftKey ? redo() : undo()), // in fields too: see parts/Field
+    y: () => void redo(),
   };
   const canvas: Record<string, () => void> = {
-    z: () => void (event.shiftKey ? redo() : undo()),
-    y: () => void redo(),
     d: () => {
       grasp(event.target);
       void duplicate();
     },
     a: () => select(store.get().nodes.map((node) => node.id)),
   };
+  if ((key === "z" || key === "y") && isNote(event.target)) return false;
   const found = page[key] ?? (inField ? undefined : canvas[key]);
   found?.();
   return Boolean(found);
@@ -124,7 +126,15 @@ function onPaste(event: ClipboardEvent): void {
   }
 }
 
+/** Undo of the browser's own menus: a text history of one field would reach into the others. */
+function onBeforeInput(event: InputEvent): void {
+  if (!/^history(Undo|Redo)$/.test(event.inputType) || isNote(event.target) || document.querySelector("dialog[open]")) return;
+  event.preventDefault();
+  void (event.inputType === "historyUndo" ? undo() : redo());
+}
+
 export function listen(): void {
+  addEventListener("beforeinput", onBeforeInput);
   addEventListener("keydown", onKeyDown);
   addEventListener("copy", onCopy);
   addEventListener("paste", onPaste);

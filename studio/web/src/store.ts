@@ -5,7 +5,7 @@ import { useRef, useSyncExternalStore } from "react";
 import type { ConnectionState } from "./logic/connection";
 import { EMPTY_PAGE, type PageState, type Recorded } from "./logic/page";
 import type { Wire } from "./logic/wires";
-import type { Catalogue, OperatorDoc, ProgressEvent, Result, Source } from "./protocol";
+import type { Catalogue, OperatorDoc, Problem, ProgressEvent, Result, Source } from "./protocol";
 
 export interface Wiring {
   from: string; // block:pin
@@ -51,6 +51,9 @@ export interface State {
   shownOperator: string | null; // or an operator of the palette
   wiring: Wiring | null;
   pinErrors: Record<string, string>;
+  refused: Record<string, Problem>; // what was typed and not taken, by the field's label
+  rooms: Record<string, number>; // how high the results of a block may be, where others stand close below
+  busy: string | null; // what is being made, while it takes
   lit: Record<string, number[]>; // rows lit up, by `in block:pin` and `out block:pin`
   dialog: Dialog | null;
   said: { text: string; n: number; alarm: boolean };
@@ -81,6 +84,9 @@ let state: State = {
   shownOperator: null,
   wiring: null,
   pinErrors: {},
+  refused: {},
+  rooms: {},
+  busy: null,
   lit: {},
   dialog: null,
   said: { text: "", n: 0, alarm: false },
@@ -107,6 +113,21 @@ export const store = {
 /** Tells screen readers, and everyone in the status line. */
 export function say(text: string, alarm = false): void {
   store.set(({ said }) => ({ said: { text, n: said.n + 1, alarm } }));
+}
+
+/** What was said of an error holds until something works. */
+export function hush(): void {
+  if (store.get().said.alarm) say("");
+}
+
+/** What a field shows does not hold. */
+export const refuse = (label: string, problem: Problem): void => store.set(({ refused }) => ({ refused: { ...refused, [label]: problem } }));
+
+/** The field shows what holds again. */
+export function takeBack(label: string): void {
+  const { [label]: _, ...refused } = store.get().refused;
+  store.set({ refused });
+  hush();
 }
 
 /** A part of the state; drawn again when it changes, told by `===` or by `equal`. */

@@ -58,15 +58,20 @@ export async function reload(): Promise<void> {
 }
 
 export const keepMine = (): void => store.set({ disk: false });
-export const setTitle = (name: string): Promise<unknown> => gesture("title", { name });
+export const setTitle = (name: string): Promise<unknown> => send("title", { name });
+
+const EXPORTED: Record<string, string> = { py: "the Python script", svg: "the SVG picture", png: "the PNG picture", pb: "the GraphDef", pbtxt: "the GraphDef", "page.json": "the page file" };
 
 export async function exportAs(as: string): Promise<void> {
   const { document, page } = store.get();
   if (!document) return;
+  store.set({ busy: `Writing ${EXPORTED[as] ?? as} …` });
   try {
     say(`Exported ${await api.download(api.export(document, as), `${page.name || "page"}.${as}`)}.`);
   } catch (error) {
     complain(error);
+  } finally {
+    store.set({ busy: null });
   }
 }
 
@@ -139,9 +144,11 @@ export async function drop(places: Record<string, Place>): Promise<void> {
   if (!(await gesture("move", { places: blocks, notes }))) store.set(({ nodes, page }) => ({ nodes: placedAnew(nodes, page) }));
 }
 
-export const tidy = async (): Promise<void> => {
+export const tidy = async (): Promise<boolean> => {
   const blocks = selectedBlocks();
-  if (await gesture("tidy", blocks.length > 1 ? { blocks } : {})) say("Tidied up.");
+  const done = await gesture("tidy", blocks.length > 1 ? { blocks } : {});
+  if (done) say("Tidied up.");
+  return done !== null;
 };
 
 export async function paste(page: { blocks: unknown[] }, at: Place): Promise<void> {

@@ -134,6 +134,7 @@ function InputPin({ block, pin }: { block: Block; pin: PinDoc }) {
   const given = block.inputs[pin.name];
   const wires = wiresAt(given, pin.many);
   const missing = block.missing.includes(pin.name);
+  const late = useStore((state) => missing && (state.results[block.id]?.status ?? "waiting") !== "waiting"); // no reproach before it was run
   const signals = block.in[pin.name] ?? [];
   const lit = useStore((state) => state.lit[`in ${block.id}:${pin.name}`] ?? NONE);
   const about = signals.map((signal) => signal.text).join("; ");
@@ -152,12 +153,13 @@ function InputPin({ block, pin }: { block: Block; pin: PinDoc }) {
         wired={given !== undefined}
         missing={missing}
       />
-      <span className={`pin-name${missing ? " missing" : ""}${failed ? " failed" : ""}${lit.length && wires.length ? " lit" : ""}`} aria-hidden="true">
+      <span className={`pin-name${late ? " missing" : ""}${failed ? " failed" : ""}${lit.length && wires.length ? " lit" : ""}`} aria-hidden="true">
         {pin.name}
       </span>
       {!wires.length && (
         <LiteralField
           label={`${pin.name} of ${block.id}`}
+          at={{ block: block.id, pin: pin.name }}
           literal={literalOf(given)}
           dtypes={pin.dtypes}
           about={about}
@@ -183,6 +185,7 @@ function FeedField({ block }: { block: Block }) {
       </span>
       <LiteralField
         label={`feed of ${block.id}`}
+        at={{ block: block.id, pin: "feed" }}
         literal={literalOf(fed)}
         dtypes={typeof dtype === "string" ? [dtype] : []}
         about=""
@@ -198,11 +201,13 @@ function FeedField({ block }: { block: Block }) {
 }
 
 function Outcome({ block, result, stale }: { block: string; result: Result; stale: boolean }) {
+  const room = useStore((state) => state.rooms[block]);
+  const style = room === undefined ? undefined : { ["--room" as string]: `${room}px` };
   if (result.status === "waiting") return null;
   if (result.status === "failed" && result.error) {
     const { pin, message } = result.error;
     return (
-      <div className="outcome failed">
+      <div className="outcome failed" style={style}>
         {pin && !message.startsWith(pin) && <strong>{pin}: </strong>}
         {message}
       </div>
@@ -212,7 +217,7 @@ function Outcome({ block, result, stale }: { block: string; result: Result; stal
   const outputs = Object.entries(result.outputs);
   if (!outputs.length) return null;
   return (
-    <div className={`outcome done${outputs.length > 1 ? " several" : ""}`}>
+    <div className={`outcome done${outputs.length > 1 ? " several" : ""}`} style={style}>
       {outputs.map(([pin, value]) => (
         <ResultView key={pin} block={block} pin={pin} value={value} stale={stale} />
       ))}
