@@ -1,10 +1,9 @@
 // Keys that work everywhere on the page. Fields keep theirs, but for those with Ctrl that mean the page.
 
 import { aligned, nudge, type Place } from "./logic/arrange";
-import { parse } from "./logic/exact";
 import { noteOf } from "./logic/flow";
 import { openDialog, say, store } from "./store";
-import { copied, drop, duplicate, endWire, paste, redo, removeSelected, run, save, select, selectedBlocks, selection, stop, undo } from "./studio";
+import { copied, drop, duplicate, endWire, keepCopy, pasteText, redo, removeSelected, run, save, select, selectedBlocks, selection, stop, undo } from "./studio";
 import { fit, nextFitting, placeForNew, zoomBy } from "./view";
 
 const isField = (target: EventTarget | null): boolean => target instanceof HTMLElement && (/^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) || target.isContentEditable);
@@ -106,24 +105,25 @@ function onKeyDown(event: KeyboardEvent): void {
   } else if (event.ctrlKey || event.metaKey ? withControl(event, inField) : !inField && plain(event)) event.preventDefault();
 }
 
+const canCopy = (event: ClipboardEvent): boolean => !isField(event.target) && !String(getSelection()) && selectedBlocks().length > 0 && !document.querySelector("dialog[open]");
+
 function onCopy(event: ClipboardEvent): void {
-  if (isField(event.target) || String(getSelection()) || !selectedBlocks().length) return;
+  if (!canCopy(event)) return;
   event.preventDefault();
-  event.clipboardData?.setData("text/plain", copied());
-  say(`Copied ${selectedBlocks().length} blocks.`);
+  event.clipboardData?.setData("text/plain", keepCopy(copied()));
+  say(`Copied ${selectedBlocks().length === 1 ? selectedBlocks()[0] : `${selectedBlocks().length} blocks`}.`);
+}
+
+function onCut(event: ClipboardEvent): void {
+  if (!canCopy(event)) return;
+  onCopy(event);
+  void removeSelected();
 }
 
 function onPaste(event: ClipboardEvent): void {
   if (isField(event.target) || document.querySelector("dialog[open]")) return;
-  const text = event.clipboardData?.getData("text/plain") ?? "";
-  try {
-    const page = parse(text) as { rowgrad_page?: number; blocks?: unknown[] } | null;
-    if (!page?.rowgrad_page || !Array.isArray(page.blocks)) throw new Error();
-    event.preventDefault();
-    void paste({ blocks: page.blocks }, placeForNew());
-  } catch {
-    if (text) say("What is in the clipboard is not a page.", true);
-  }
+  event.preventDefault();
+  void pasteText(event.clipboardData?.getData("text/plain") ?? "", placeForNew());
 }
 
 /** Undo of the browser's own menus: a text history of one field would reach into the others. */
@@ -137,5 +137,6 @@ export function listen(): void {
   addEventListener("beforeinput", onBeforeInput);
   addEventListener("keydown", onKeyDown);
   addEventListener("copy", onCopy);
+  addEventListener("cut", onCut);
   addEventListener("paste", onPaste);
 }

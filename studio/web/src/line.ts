@@ -1,6 +1,6 @@
 // The page's end of the line: what the server tells goes into the store; commands go out, and what is refused is told and shown.
 
-import { api, type Opening } from "./api";
+import { api } from "./api";
 import { roomsBelow } from "./logic/arrange";
 import { cardHeight, cardWidth } from "./logic/card";
 import { Connection, Refused, type Line } from "./logic/connection";
@@ -9,11 +9,10 @@ import { applyPage, applyRecorded, applyResults, EMPTY_PAGE, pageFile, type Page
 import { wiresOf } from "./logic/wires";
 import type { Problem, ServerEvent } from "./protocol";
 import { hush, say, store, type State } from "./store";
+import { open, showTab } from "./tabs";
+import { keepView } from "./view";
 
 let connection: Connection | null = null;
-
-/** One for each load of the page: numbers of commands begin anew with it. A duplicated tab would inherit a stored name. */
-const client = crypto.randomUUID();
 
 export const isMany = (op: string, pin: string): boolean => store.get().operators.get(op)?.inputs.find((item) => item.name === pin)?.many ?? false;
 
@@ -51,7 +50,9 @@ function hear(event: ServerEvent): void {
 
 export function join(document: string): void {
   connection?.close();
+  keepView();
   store.set({ document, page: EMPTY_PAGE, wires: [], results: {}, progress: null, recorded: {}, nodes: [], edges: [], selected: null, wiring: null, pinErrors: {}, refused: {}, rooms: {}, lit: {}, fed: {}, disk: false, lost: null });
+  const client = crypto.randomUUID(); // numbers of commands begin anew with each; a stored name would be inherited by a duplicated tab
   const address = new URL(`/ws?${new URLSearchParams({ document, client })}`, location.href);
   address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
   const here = new URL(location.href);
@@ -86,7 +87,7 @@ async function bringBack(): Promise<void> {
     return;
   }
   try {
-    join(await api.document({ data: base64(new TextEncoder().encode(pageFile(page))), name: `${page.name || "page"}.page.json` }));
+    showTab(await api.document({ data: base64(new TextEncoder().encode(pageFile(page))), name: `${page.name || "page"}.page.json` }), document);
     say("The studio was restarted; the page was brought back.");
   } catch {
     store.set({ lost: LOCKED });
@@ -132,16 +133,6 @@ export function showAtPin({ block, pin, message }: Pick<Problem, "block" | "pin"
 export const clearPinErrors = (): void => {
   if (Object.keys(store.get().pinErrors).length) store.set({ pinErrors: {} });
 };
-
-export async function open(opening: Opening): Promise<boolean> {
-  try {
-    join(await api.document(opening));
-    return true;
-  } catch (error) {
-    complain(error);
-    return false;
-  }
-}
 
 export const base64 = (bytes: Uint8Array): string => {
   let text = "";

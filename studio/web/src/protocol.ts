@@ -168,7 +168,7 @@ export interface FileEntry {
 export interface Files {
   folder: string;
   pages: FileEntry[];
-  drafts: { id: string; name: string; path: string | null; modified: number }[];
+  drafts: { id: string; name: string; path: string | null; about: string; modified: number }[];
   examples: { name: string; title: string; summary: string; blocks: number }[];
 }
 

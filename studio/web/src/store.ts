@@ -5,12 +5,14 @@ import { useRef, useSyncExternalStore } from "react";
 import type { ConnectionState } from "./logic/connection";
 import { EMPTY_PAGE, type PageState, type Recorded } from "./logic/page";
 import type { Wire } from "./logic/wires";
+import type { Item } from "./parts/Menu";
 import type { Catalogue, OperatorDoc, Problem, ProgressEvent, Result, Source } from "./protocol";
 
 export interface Wiring {
   from: string; // block:pin
   kind: "output" | "input"; // what it starts from
   by: "mouse" | "keyboard";
+  held?: Wire; // the end of a wire that is there is being dragged
   fits: Set<string> | null; // null while the server is asked
 }
 
@@ -33,7 +35,15 @@ export type Dialog =
   | { kind: "text"; block: string; name: string; attribute: boolean }
   | { kind: "ask"; title: string; text: string; yes: string; answer: (yes: boolean) => void };
 
+export interface Tab {
+  document: string;
+  name: string;
+  dirty: boolean;
+}
+
 export interface State {
+  tabs: Tab[]; // the pages that are open here
+  menu: { label: string; items: Item[]; anchor: { left: number; top: number; bottom: number; right: number } } | null;
   catalogue: Catalogue | null;
   operators: Map<string, OperatorDoc>;
   document: string | null;
@@ -67,6 +77,8 @@ export interface State {
 const narrow = typeof matchMedia !== "undefined" && matchMedia("(max-width: 860px)").matches;
 
 let state: State = {
+  tabs: [],
+  menu: null,
   catalogue: null,
   operators: new Map(),
   document: null,

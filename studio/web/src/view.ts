@@ -14,6 +14,16 @@ export function setView(instance: ReactFlowInstance | null, element: HTMLElement
   room = element;
 }
 
+const views = new Map<string, Viewport>();
+
+/** Remembers where one was on the page that is left. */
+export function keepView(): void {
+  const { document, page } = store.get();
+  if (flow && document && page.order.length) views.set(document, flow.getViewport());
+}
+
+export const keptView = (document: string): Viewport | undefined => views.get(document);
+
 const motion = (): number => (matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 250);
 
 export const FARTHEST = 0.05;
@@ -42,6 +52,7 @@ export function wholeView(): Viewport | null {
   const [left, top] = map ? [map.left - box.left - 8, map.top - box.top - 8] : [box.width - 174, box.height - 124]; // it may not be drawn yet
   const isUnder = ({ x, y, zoom }: Viewport): boolean => taken.some((one) => (one.x + one.width) * zoom + x > left && (one.y + one.height) * zoom + y > top);
   if (!isUnder(whole)) return whole;
+  if (left < box.width / 2) return whole; // a small screen is better used as a whole
   // Left of the overview, or above it: whichever shows the page larger.
   const [beside, above] = [view(left, box.height), view(box.width, top)];
   return beside.zoom > above.zoom ? beside : above;

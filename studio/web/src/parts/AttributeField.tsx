@@ -12,13 +12,14 @@ import { LiteralField } from "./LiteralField";
 interface Props {
   block: Block;
   attribute: AttributeDoc;
+  also?: string[]; // other blocks that are changed with it
 }
 
-export function AttributeField({ block, attribute }: Props) {
+export function AttributeField({ block, attribute, also = [] }: Props) {
   const { name, kind } = attribute;
-  const label = `${name} of ${block.id}`;
+  const label = `${name} of ${also.length ? `${also.length + 1} blocks` : block.id}`;
   const given = block.attrs[name];
-  const set = (value: Source): Promise<unknown> => change(block.id, { [name]: value });
+  const set = (value: Source): Promise<unknown> => change(block.id, { [name]: value }, also);
   return (
     <div className="card-row attribute" title={attribute.doc}>
       <span className="attribute-name" aria-hidden="true">

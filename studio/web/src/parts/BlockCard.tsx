@@ -3,7 +3,7 @@
 
 import { memo } from "react";
 import type { NodeProps } from "@xyflow/react";
-import { cardHeight, cardWidth } from "../logic/card";
+import { cardHeight, cardWidth, DOT, isReroute } from "../logic/card";
 import { literalOf } from "../logic/literal";
 import { lookOf } from "../logic/pins";
 import { wiresAt } from "../logic/wires";
@@ -19,8 +19,26 @@ import { ResultView } from "./ResultView";
 
 export const BlockCard = memo(function BlockCard({ id }: NodeProps) {
   const far = useStore((state) => state.far);
-  return far ? <FarCard id={id} /> : <NearCard id={id} />;
+  const dot = useStore((state) => isReroute(state.page.blocks[id]));
+  return far ? <FarCard id={id} /> : dot ? <Dot id={id} /> : <NearCard id={id} />;
 });
+
+/** A point that a wire leads over. */
+function Dot({ id }: { id: string }) {
+  const block = useStore((state) => state.page.blocks[id]);
+  const operator = useStore((state) => (block ? state.operators.get(block.op) : undefined));
+  const [input, output] = [operator?.inputs[0], operator?.outputs[0]];
+  if (!block || !input || !output) return null;
+  const signal = block.out[output.name];
+  return (
+    <div className="card dot" style={DOT} title={`${id}: ${signal?.text ?? ""}`}>
+      <div className="card-row">
+        <Pin block={id} pin={input.name} kind="input" dtype={signal?.dtype ?? null} about={signal?.text ?? ""} wired={input.name in block.inputs} missing={block.missing.includes(input.name)} />
+        <Pin block={id} pin={output.name} kind="output" dtype={signal?.dtype ?? null} about={signal?.text ?? ""} wired={false} />
+      </div>
+    </div>
+  );
+}
 
 /** Seen from afar: its name, its family, its pins, and whether it failed. As high as the near one without its results. */
 function FarCard({ id }: { id: string }) {

@@ -2,8 +2,8 @@
 
 import { useEffect, type ReactNode } from "react";
 import { openDialog, store, useStore } from "../store";
-import { open } from "../line";
 import { exportAs, redo, reset, run, save, setTitle, step, stop, tidy, undo } from "../studio";
+import { newPage } from "../tabs";
 import { fit, placeForNew } from "../view";
 import { addNote } from "./Canvas";
 import { Field } from "./Field";
@@ -61,7 +61,7 @@ export function Toolbar() {
       </button>
       <Title />
       <Group label="Page">
-        <Tool name="New" words onClick={() => void open({ new: true })} />
+        <Tool name="New" words onClick={() => void newPage()} />
         <Tool name="Open" words keys="Ctrl O" onClick={() => openDialog({ kind: "open" })} />
         <Tool name="Save" words keys="Ctrl S" onClick={() => void save()} />
         <Tool name="Save as" words onClick={() => openDialog({ kind: "save as" })} />
