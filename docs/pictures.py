@@ -33,7 +33,7 @@ def gradients() -> Page:
     page.add("Square", "squared", x="pooled")
     page.add("ReduceSum", "y", input="squared", axis=[0, 1])
     page.tidy()
-    page.add_gradients("y", ["table"])
+    page.open(page.add_gradients("y", ["table"]).group)
     return page
 
 

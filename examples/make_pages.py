@@ -1,4 +1,4 @@
-"""Draw the example pages: forward by hand, backward by `add_gradients`. With --check, tell which files are stale.
+"""Draw the example pages: forward by hand, backward by `add_training`. With --check, tell which files are stale.
 
 Each page is a function below; `RESULTS` states what comes out. The tests run every page and compare.
 """
@@ -171,16 +171,8 @@ def classifier(page: Page) -> None:
     page.add("Add", "logits", x="scores", y="bias")
     page.add("SoftmaxCrossEntropyWithLogits", "entropy", features="logits", labels="labels")
     page.add("ReduceMean", "loss", input="entropy:loss", axis=0)
-    gradients = page.add_gradients("loss", ["table", "weights", "bias"])
-    for name in ("table", "weights", "bias"):
-        page.add("BroadcastTo", f"{name}_start", input=0.1, shape=list(page.signal(f"{name}:ref").shape or ()))
-        page.add("Variable", f"{name}_accum", initial_value=f"{name}_start")
-    rows = gradients["table"]
-    page.add("SparseApplyAdagrad", "train_table", var="table", accum="table_accum", lr=0.5, grad=rows.output,
-             indices=rows.sorted_unique_indices)  # fmt: skip
-    for name in ("weights", "bias"):
-        page.add("ApplyAdagrad", f"train_{name}", var=name, accum=f"{name}_accum", lr=0.5, grad=gradients[name])
     page.tidy()
+    page.add_training("loss", ["table", "weights", "bias"], "Adagrad", lr=0.5)
 
 
 def drawn(name: str) -> Page:

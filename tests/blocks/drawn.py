@@ -42,7 +42,7 @@ def forward_and_backward() -> Page:
     page.add("Sigmoid", id="score", x="pooled")
     page.add("SquaredDifference", id="error", x="score", y=0.5)
     page.tidy()
-    page.add_gradients("error", ["table"])
+    page.open(page.add_gradients("error", ["table"]).group)
     return page
 
 

@@ -156,7 +156,7 @@ def test_malformed_pages_say_what_and_where(tmp_path: Path, text: str) -> None:
 
 
 def test_a_newer_page_says_so() -> None:
-    with pytest.raises(PageError, match=r"version 7, from a newer rowgrad; this one reads version 1. Update"):
+    with pytest.raises(PageError, match=r"version 7, from a newer rowgrad; this one reads versions up to 2. Update"):
         Page.from_json('{"rowgrad_page": 7, "blocks": []}')
 
 
@@ -240,3 +240,11 @@ def test_killed_while_saving_the_file_is_whole(tmp_path: Path) -> None:
         worker.wait()
         worker.stdout.close()
         assert len(Page.load(path)) == 400
+
+
+@pytest.mark.parametrize("path", sorted((Path(__file__).parent / "version1").iterdir()), ids=lambda path: path.name)
+def test_version_1_opens_for_ever(path: Path) -> None:
+    page = Page.load(path)
+    assert page.groups == {}
+    assert page.to_json() == path.read_text(encoding="utf-8")
+    assert page.to_json().startswith('{"rowgrad_page": 1,')

@@ -529,3 +529,17 @@ def test_texts_can_be_read():
     for ink in (looks.DIM, looks.ERROR, looks.STALE):
         assert contrast(ink, looks.CARD) >= 4.5
     assert contrast(looks.STALE, looks.TINTS["sparse_segment_grad"].header) >= 4.0
+
+
+def test_an_open_group_has_a_frame_and_a_collapsed_one_is_a_card():
+    page = forward_and_backward()
+    page.group(["gradients"], "outer")
+    session = run(page)
+    frames = [e for e in drawn(page, session).iter(f"{SVG}g") if e.get("class") == "rg-frame"]
+    assert [frame.find(f"{SVG}title").text for frame in frames] == ["group outer", "group outer/gradients, derived"]
+    page.collapse("outer")
+    picture = drawn(page, session)
+    ids = [e.get("id") for e in picture.iter(f"{SVG}g") if e.get("id", "").startswith("block-")]
+    assert "block-outer" in ids
+    assert not any("gradients" in id for id in ids)
+    assert Page.from_json(svg.page_in_svg(page.to_svg(session))) == page

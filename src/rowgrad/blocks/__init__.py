@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rowgrad.blocks import raw_ops
     from rowgrad.blocks._session import Session, Snapshot
+    from rowgrad.blocks._training import OPTIMIZERS
+    from rowgrad.blocks.groups import Group, GroupPins
     from rowgrad.blocks.inference import Signal
     from rowgrad.blocks.model import Block, Wire
-    from rowgrad.blocks.page import Page
+    from rowgrad.blocks.page import Gradients, Page
     from rowgrad.blocks.results import BlockResult, History, Progress, Results
 __all__ = [
+    "OPTIMIZERS",
     "Block",
     "BlockResult",
+    "Gradients",
+    "Group",
+    "GroupPins",
     "History",
     "Page",
     "Progress",
@@ -30,9 +36,11 @@ __all__ = [
 _MODULES = {
     "inference": ("Signal",),
     "model": ("Block", "Wire"),
-    "page": ("Page",),
+    "groups": ("Group", "GroupPins"),
+    "page": ("Gradients", "Page"),
     "results": ("BlockResult", "History", "Progress", "Results"),
     "_session": ("Session", "Snapshot"),
+    "_training": ("OPTIMIZERS",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -1,4 +1,4 @@
-"""Gradients on a page: from an output back to what it depends on, by the rules of the catalogue.
+"""The blocks of gradients: from an output back to what it depends on, by the rules of the catalogue.
 
 Each rule becomes blocks. What is known already stays out of the picture: sizes that are certain are typed in as
 literals, sums over no axis and reshapes to the same shape are left out, and the same block is not added twice.
@@ -16,51 +16,19 @@ from rowgrad._ops.results import RowGradient
 from rowgrad._ops.shapes import Shape
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import Array
+from rowgrad.blocks._core import Core
 from rowgrad.blocks.inference import Signal
 from rowgrad.blocks.model import Block, Wire
 from rowgrad.blocks.operators import BLOCKS
-from rowgrad.blocks.page import Page
-from rowgrad.errors import PageError
 
 
-def add_gradients(page: Page, y: Any, xs: list[Any]) -> dict[str, Any]:
-    """Add the backward blocks of `y` to each of `xs`; see `Page.add_gradients`."""
-    source = page.wire(y)
-    targets = {str(x): page.wire(x) for x in xs}
-    for wire in (source, *targets.values()):
-        dtype = page.signal(wire).dtype
-        if dtype is not None and dtype not in dtypes.FLOATS:
-            raise PageError(f"it is {dtype}; only floating-point values have gradients.", block=wire.block,
-                            pin=wire.pin, code="no-gradient")  # fmt: skip
-    before = list(page)
-    with page.changing():
-        walk = _Backward(page, source, set(targets.values()))
-        walk.go()
-        found = {name: walk.gradient(wire) for name, wire in targets.items()}
-        kept = _drop_unused(page, [block.id for block in page][len(before) :], found)
-        page.tidy(kept)
-    return found
+class Backward:
+    """The way from `source` back to `targets`, as blocks on `page` whose names begin with `prefix`.
 
+    With `rows`, gradients of tables are compact wherever that is possible, not only where a look-up asks for it.
+    """
 
-def _drop_unused(page: Page, new: list[str], found: Mapping[str, Any]) -> list[str]:
-    """Take away what was added only to learn a shape; gives what stays."""
-    used = {wire.block for gradient in found.values() for wire in _wires(gradient)}
-    added, unused = set(new), []
-    for id in reversed(page.order()):
-        if id in used or id not in added:
-            used.update(wire.block for _, wire in page[id].wires())
-        else:
-            unused.append(id)
-    page.drop(unused)
-    return [id for id in new if id in page]
-
-
-def _wires(gradient: Any) -> list[Wire]:
-    return [*gradient] if isinstance(gradient, RowGradient) else [gradient]
-
-
-class _Backward:
-    def __init__(self, page: Page, source: Wire, targets: set[Wire]) -> None:
+    def __init__(self, page: Core, prefix: str, source: Wire, targets: set[Wire], *, rows: bool = False) -> None:
         self.page = page
         self.source = source
         self.targets = targets
@@ -68,7 +36,8 @@ class _Backward:
         self.on_path = self._blocks_on_path()
         self.contributions: dict[Wire, list[Any]] = {}
         self.sums: dict[Wire, Any] = {}
-        self.builder = _Builder(page)
+        self.rows = rows
+        self.builder = Builder(page, prefix)
         self.op = self.builder.op
         self.compact = {wire for wire in targets if self._is_compact(wire)}
 
@@ -102,13 +71,14 @@ class _Backward:
             target != self.source
             and bool(ways)
             and all(
-                pin in block.operator.compact_gradient and block.attributes.get("sparse_gradient")
+                pin in block.operator.compact_gradient and (self.rows or block.attributes.get("sparse_gradient"))
                 for block, pin in ways
             )
         )
 
     def go(self) -> None:
         """Walk from the source back to the targets."""
+        self.builder.context = self.source.block
         self.contributions[self.source] = [self.op.OnesLike(self.source)]
         for id in reversed(self.order):
             if id in self.on_path:
@@ -119,6 +89,7 @@ class _Backward:
         flowing = {pin.name for pin in block.operator.outputs if Wire(block.id, pin.name) in self.contributions}
         if not flowing:
             return
+        self.builder.context = block.id
         names: dict[str, Any] | None = None
         for pin in block.operator.inputs:
             for position, wire in enumerate(block.sources(pin.name)):
@@ -159,6 +130,7 @@ class _Backward:
         if wire in self.sums:
             return self.sums[wire]
         found = self.contributions.get(wire)
+        self.builder.context = wire.block
         if not found:
             total: Any = self.op.ZerosLike(wire)
         elif len(found) == 1:
@@ -198,12 +170,16 @@ class _Rows:
         self.of = of
 
 
-class _Builder:
+class Builder:
     """Applies operators by adding blocks, and leaves out those that would change nothing."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: Core, prefix: str) -> None:
         self.page = page
+        self.prefix = prefix
+        self.context = ""  # the forward block that is being differentiated
         self.added: dict[Any, dict[str, Any]] = {}
+        for block in page:
+            self._know(block)
         self.op = Namespace(BLOCKS, lambda operator: partial(self.apply, operator), self.rows)
 
     def apply(self, operator: Operator, *arguments: Any, **attributes: Any) -> Any:
@@ -217,12 +193,36 @@ class _Builder:
         simple = self._without_block(operator, values, attributes)
         if simple is not None:
             return simple
-        key = (operator.name, tuple(map(_key, values)), tuple(sorted(attributes.items())))
+        key = _call(operator, values, attributes)
         if key not in self.added:
             pins = [pin.name for pin in operator.inputs]
-            block = self.page.add(operator.name, **dict(zip(pins, values, strict=True)), **attributes)
+            block = self.add(operator.name, **dict(zip(pins, values, strict=True)), **attributes)
             self.added[key] = {pin.name: Wire(block.id, pin.name) for pin in operator.outputs}
         return self.added[key]
+
+    def add(self, op: str, **given: Any) -> Block:
+        """Add a block that is called after its operator and the forward block that it is for."""
+        return self.page.add(op, self.free(f"{op}_{self.context.replace('/', '_')}"), **given)
+
+    def free(self, name: str) -> str:
+        """`name` within the group, numbered if it is taken."""
+        number, id = 0, f"{self.prefix}/{name}"
+        while id in self.page:
+            number += 1
+            id = f"{self.prefix}/{name}_{number}"
+        return id
+
+    def _know(self, block: Block) -> None:
+        """What the forward half computes already is not computed again."""
+        operator = block.operator
+        if operator.role != "operator" or operator.updates or block.missing():
+            return
+        literals = self.page.inferred(block.id).literals
+        values = [[item if isinstance(item, Wire) else literals[pin.name, i]
+                   for i, item in enumerate(block.sources(pin.name))] for pin in operator.inputs]  # fmt: skip
+        given = [found if pin.many else found[0] for pin, found in zip(operator.inputs, values, strict=True)]
+        outputs = {pin.name: Wire(block.id, pin.name) for pin in operator.outputs}
+        self.added.setdefault(_call(operator, given, block.attributes), outputs)
 
     def _settled(self, value: Any, allowed: tuple[str, ...]) -> Any:
         """`value` for a pin that takes the types `allowed`."""
@@ -237,7 +237,7 @@ class _Builder:
         """A gradient as the output of a block, also where it is certain."""
         if isinstance(value, Wire):
             return value
-        return self.page.add("Const", value=np.asarray(value))["output"]
+        return self.add("Const", value=np.asarray(value))["output"]
 
     def rows(self, value: Any) -> Any:
         """The number of rows of `value`."""
@@ -315,6 +315,12 @@ def _is_certain(value: Any) -> bool:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return True
     return isinstance(value, np.ndarray | np.generic) and (value.ndim == 0 or value.dtype.name in dtypes.IDS)
+
+
+def _call(operator: Operator, values: list[Any], attributes: Mapping[str, Any]) -> Any:
+    """What tells one use of an operator from another."""
+    settings = {**_defaults(operator), **attributes}
+    return (operator.name, tuple(map(_key, values)), tuple((name, repr(value)) for name, value in settings.items()))
 
 
 def _key(value: Any) -> Any:

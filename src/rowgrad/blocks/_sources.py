@@ -1,7 +1,7 @@
 """What users give for the pins and attributes of a block, as wires, literals and plain values."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +18,13 @@ from rowgrad.blocks.model import Block, Source, Wire
 from rowgrad.errors import PageError, RowgradError
 
 if TYPE_CHECKING:
-    from rowgrad.blocks.page import Page
+    from rowgrad.blocks._core import Core
 
 _ANYTHING = Input(Pin("value", "T", "[...]", "A constant."), (*dtypes.PLAIN, *dtypes.QUANTISED))
 
 
 def sort_out(
-    page: "Page", id: str, operator: Operator, given: Mapping[str, Any]
+    page: "Core", id: str, operator: Operator, given: Mapping[str, Any]
 ) -> tuple[dict[str, Source], dict[str, Any]]:
     """What is given, as sources of input pins and as attributes."""
     pins = {pin.name: pin for pin in operator.inputs}
@@ -56,7 +56,7 @@ def sort_out(
     return inputs, attributes
 
 
-def _source(page: "Page", value: Any) -> Wire | Literal:
+def _source(page: "Core", value: Any) -> Wire | Literal:
     if isinstance(value, str | Wire | Block):
         try:
             return page.wire(value)
@@ -67,7 +67,7 @@ def _source(page: "Page", value: Any) -> Wire | Literal:
     return _held(page, value, {})
 
 
-def _held(page: "Page", value: Any, given: Mapping[str, Any]) -> Literal:
+def _held(page: "Core", value: Any, given: Mapping[str, Any]) -> Literal:
     """A literal; bytes in it are the text that they are as UTF-8, because that is what page files can hold."""
     made = _made(page, value, given)
     if made.dtype != "string" or not any(isinstance(item, bytes) for item in made.value.flat):
@@ -75,7 +75,7 @@ def _held(page: "Page", value: Any, given: Mapping[str, Any]) -> Literal:
     return replace(made, value=typed(plain(made.value), "string").reshape(made.value.shape))
 
 
-def _made(page: "Page", value: Any, given: Mapping[str, Any]) -> Literal:
+def _made(page: "Core", value: Any, given: Mapping[str, Any]) -> Literal:
     """A literal, or what its dictionary says: ``{"value": …, "dtype": …}`` or ``{"file": …}``."""
     dtype = _type_name(given.get("dtype"))
     if isinstance(value, Literal):
@@ -139,23 +139,21 @@ def constant(block: Block) -> Array | None:
     return array
 
 
-def without(inputs: Mapping[str, Source], id: str) -> dict[str, Source]:
-    """Inputs without the wires that come from block `id`."""
+def without(inputs: Mapping[str, Source], ids: Container[str]) -> dict[str, Source]:
+    """Inputs without the wires that come from the blocks `ids`."""
     kept: dict[str, Source] = {}
     for pin, source in inputs.items():
         if isinstance(source, tuple):
-            left = tuple(item for item in source if not (isinstance(item, Wire) and item.block == id))
+            left = tuple(item for item in source if not (isinstance(item, Wire) and item.block in ids))
             if left:
                 kept[pin] = left
-        elif not (isinstance(source, Wire) and source.block == id):
+        elif not (isinstance(source, Wire) and source.block in ids):
             kept[pin] = source
     return kept
 
 
-def renamed(source: Source, id: str, new: str) -> Source:
-    """`source`, where block `id` is now called `new`."""
-    if isinstance(source, Wire):
-        return Wire(new, source.pin) if source.block == id else source
+def renamed(source: Source, change: Callable[[Wire], Wire]) -> Source:
+    """`source` with other wires."""
     if isinstance(source, tuple):
-        return tuple(Wire(new, item.pin) if isinstance(item, Wire) and item.block == id else item for item in source)
-    return source
+        return tuple(change(item) if isinstance(item, Wire) else item for item in source)
+    return change(source) if isinstance(source, Wire) else source

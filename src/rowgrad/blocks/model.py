@@ -28,7 +28,8 @@ Source = Wire | Literal | tuple[Wire | Literal, ...]
 class Block:
     """One operator on a page: what is at its input pins, its attributes, and where it stands.
 
-    `inputs` has only the pins that something is at; `attributes` only those that were given.
+    `inputs` has only the pins that something is at; `attributes` only those that were given. `group` is the path of the
+    group that it is in, empty for none.
     """
 
     id: str
@@ -36,6 +37,7 @@ class Block:
     inputs: Mapping[str, Source]
     attributes: Mapping[str, Any]
     at: tuple[float, float]
+    group: str = ""
 
     @property
     def operator(self) -> Operator:

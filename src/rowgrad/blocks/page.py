@@ -3,72 +3,33 @@
 A page is always sound: what does not fit is refused when it is drawn, and the page stays as it was. A block may be
 incomplete, with pins that nothing is at yet; `problems` lists those. Blocks are immutable and are exchanged as a
 whole, so a session can run on what it has seen while the page goes on changing.
+
+What all of that rests on is `Core`; here is what is made of it, each in a module of its own.
 """
 
-import re
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
-from functools import wraps
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from rowgrad._ops import Operator
-from rowgrad._runtime import texts
-from rowgrad._runtime.dtypes import Array
-from rowgrad._runtime.files import folder
-from rowgrad.blocks import _layout as layout
-from rowgrad.blocks._sources import constant, renamed, sort_out, without
-from rowgrad.blocks.inference import Inferred, Signal, infer_block
-from rowgrad.blocks.model import Block, Source, Wire, as_wire, missing_input, output_pin
-from rowgrad.blocks.operators import BLOCKS
-from rowgrad.errors import PageError, RowgradError
+from rowgrad.blocks import groups as grouping
+from rowgrad.blocks._core import ID, LONGEST_NOTE, MOST_BLOCKS, Core, Note, State, alone
+from rowgrad.blocks.groups import GRADIENTS, TRAINING, Group, GroupPins, Recipe
+from rowgrad.blocks.model import Block, Wire
+from rowgrad.errors import PageError
 
 if TYPE_CHECKING:
     from rowgrad.blocks._session import Session
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-MOST_BLOCKS = 20_000
-ID = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./-]*")  # what TensorFlow allows for the names of nodes
+__all__ = ["ID", "LONGEST_NOTE", "MOST_BLOCKS", "Gradients", "Note", "Page", "State"]
 
 
-LONGEST_NOTE = 10_000
-FARTHEST = 1e9
+class Gradients(dict[str, Any]):
+    """The gradients that `Page.add_gradients` has added, by what they are of; `group` is the name of their group."""
+
+    group: str = ""
 
 
-class Note(NamedTuple):
-    """A text on a page, for those who read it."""
-
-    id: str
-    text: str
-    at: tuple[float, float]
-
-
-class State(NamedTuple):
-    """What a page holds at one moment."""
-
-    name: str
-    blocks: Mapping[str, Block]
-    inferred: Mapping[str, Inferred]
-    notes: Mapping[str, Note]
-    columns: layout.Columns
-
-
-def _alone(change: "Callable[Concatenate[Page, P], R]") -> "Callable[Concatenate[Page, P], R]":
-    """A change that waits until others have ended, so that nobody sees half of one."""
-
-    @wraps(change)
-    def alone(self: "Page", /, *args: P.args, **kwargs: P.kwargs) -> R:
-        with self._lock:
-            return change(self, *args, **kwargs)
-
-    return alone
-
-
-class Page:
+class Page(Core):
     """A page of blocks.
 
     Parameters
@@ -93,319 +54,174 @@ class Page:
      [1.         0.33333334 1.6666667 ]]
     """
 
-    def __init__(self, name: str = "page", *, folder: str | Path | None = None) -> None:
-        self._lock = threading.RLock()  # one change at a time, and none while a copy is made
-        self.name = name
-        self.folder = Path(folder) if folder is not None else None
-        self._blocks: dict[str, Block] = {}
-        self._inferred: dict[str, Inferred] = {}
-        self._notes: dict[str, Note] = {}
-        self._columns = layout.Columns()
-        self._numbers: dict[str, int] = {}  # by operator, below which all automatic names are taken
+    # Groups
 
-    # Looking
+    @alone
+    def group(self, ids: Iterable[str], name: str | None = None) -> Group:
+        """Put blocks, and groups, that stand side by side into a new group called `name`."""
+        from rowgrad.blocks import _grouping
 
-    def __iter__(self) -> Iterator[Block]:
-        return iter(list(self._blocks.values()))  # as it is now: the page may change while someone looks through it
+        return _grouping.group(self, ids, name)
 
-    def __len__(self) -> int:
-        return len(self._blocks)
+    @alone
+    def ungroup(self, name: str) -> None:
+        """Take a group away; its blocks stay."""
+        from rowgrad.blocks import _grouping
 
-    def __contains__(self, id: object) -> bool:
-        return isinstance(id, str) and id in self._blocks
+        _grouping.ungroup(self, name)
 
-    def __getitem__(self, id: str) -> Block:
-        if id not in self:
-            raise PageError(f"there is no block {id!r} on the page.", code="unknown-block", block=None, value=id)
-        return self._blocks[id]
+    @alone
+    def put(self, ids: Iterable[str], group: str) -> None:
+        """Move blocks into a group; with an empty name, out of all groups."""
+        from rowgrad.blocks import _grouping
 
-    def __eq__(self, other: object) -> bool:
-        """Whether both pages would be the same file."""
-        from rowgrad.blocks import pagefile
+        _grouping.put(self, ids, group)
 
-        return isinstance(other, Page) and pagefile.to_json(self) == pagefile.to_json(other)
+    @alone
+    def collapse(self, name: str) -> None:
+        """Show a group as one card with pins."""
+        from rowgrad.blocks import _grouping
 
-    __hash__ = None  # type: ignore[assignment]
+        _grouping.flag(self, name, True)
 
-    def __repr__(self) -> str:
-        return f"<Page {self.name!r}: {len(self)} blocks>"
+    @alone
+    def open(self, name: str) -> None:
+        """Show the blocks of a group."""
+        from rowgrad.blocks import _grouping
 
-    def inferred(self, id: str) -> Inferred:
-        """All that is known of a block before it runs."""
-        return self._inferred[self[id].id]
+        _grouping.flag(self, name, False)
 
-    def signal(self, wire: "str | Wire | Block") -> Signal:
-        """The type, shape and, where certain, value of an output."""
-        found = self.wire(wire)
-        return self._inferred[found.block].outputs[found.pin]
+    @alone
+    def detach(self, name: str) -> None:
+        """Turn a derived group into ordinary blocks, which can be edited and no longer follow the forward half."""
+        from rowgrad.blocks import _grouping
 
-    def wire(self, source: "str | Wire | Block") -> Wire:
-        """The output that ``block:pin`` (or ``block``, where it has one) stands for."""
-        if isinstance(source, Block):
-            return Wire(source.id, output_pin(self[source.id], None))
-        if not isinstance(source, str | Wire):
-            raise _no_wire(source)
-        id, pin = (source.block, source.pin) if isinstance(source, Wire) else as_wire(source)
-        return Wire(id, output_pin(self[id], pin))
+        _grouping.detach(self, name)
 
-    def constant(self, id: str) -> Array:
-        """What a Const block holds."""
-        held = constant(self[id])
-        if held is None:
-            raise PageError("it has no value.", block=id, pin="value", code="wrong-attribute")
-        return held
+    def pins(self, name: str) -> GroupPins:
+        """The pins of a group: the wires that cross its border, and what is unconnected in it."""
+        self._group(name)
+        return grouping.pins(self, name)
 
-    def uses(self, id: str) -> list[tuple[str, str, Wire]]:
-        """The blocks and pins that wires lead to from block `id`."""
-        return [(block.id, pin, wire) for block in self for pin, wire in block.wires() if wire.block == id]
+    def view(self) -> "Page":
+        """The page as it is shown: each collapsed group is one block. It is for looking only, not for running."""
+        shown = Page(self.name, folder=self.folder)
+        grouping.show(self, shown)
+        shown._notes = dict(self._notes)
+        return shown
 
-    @property
-    def name(self) -> str:
-        """What the page is called."""
-        return self._name
+    @alone
+    def extract(self, name: str) -> "Page":
+        """A group as a page of its own, to be saved and inserted elsewhere; its inputs become placeholders."""
+        from rowgrad.blocks import _grouping
 
-    @name.setter
-    def name(self, name: str) -> None:
-        if not isinstance(name, str):
-            raise PageError(f"{name!r} is no name for a page; it must be a text.", code="bad-name", value=name)
-        texts.check(name, "the name of the page", PageError)
-        self._name = name
+        self._group(name)
+        page = Page(name.rpartition("/")[2], folder=self.folder)
+        _grouping.extract(self, name, page)
+        return page
 
-    @property
-    def notes(self) -> list["Note"]:
-        """What was written on the page beside the blocks."""
-        return list(self._notes.values())
+    @alone
+    def insert(
+        self, /, other: "Page", name: str | None = None, *, at: tuple[float, float] | None = None, **inputs: Any
+    ) -> Group:
+        """Add all of another page as a group.
 
-    def order(self) -> list[str]:
-        """All ids, each after those that feed it; otherwise as they were added."""
-        order: dict[str, None] = {}
-        blocks = dict(self._blocks)
-        for start in blocks:
-            stack = [] if start in order else [(start, False)]
-            while stack:
-                id, fed = stack.pop()
-                if fed:
-                    order[id] = None
-                elif id not in order:
-                    stack.append((id, True))
-                    feeding = dict.fromkeys(wire.block for _, wire in blocks[id].wires())
-                    stack.extend((other, False) for other in reversed(feeding) if other not in order)
-        return list(order)
+        Its placeholders are the inputs of the group: those given by name are wired, the pins of the others are left
+        unconnected.
+        """
+        from rowgrad.blocks import _grouping
 
-    def problems(self) -> list[PageError]:
-        """What keeps the page from running as a whole: pins that nothing is at, and files that are not there."""
-        found = []
-        for block in self:
-            found += [missing_input(block, pin) for pin in block.missing()]
-            name = block.attributes.get("path")
-            if block.operator.role == "file" and not folder.inside(self.folder, name).is_file():
-                found.append(PageError(f"there is no file {name} in the page's folder.", block=block.id, pin="path",
-                                       code="no-such-file", op=block.op))  # fmt: skip
-        return found
+        wished = "".join(c if c.isalnum() and c.isascii() else "_" for c in other.name).strip("_") or "group"
+        chosen = _grouping.free_name(self, "", wished) if name is None else _grouping.check_name(self, name)
+        return _grouping.insert(self, other, chosen, at, inputs)
 
-    # Changing
+    # Gradients and training: groups that follow the forward half
 
-    @_alone
-    def add(self, /, op: str, id: str | None = None, *, at: tuple[float, float] | None = None, **given: Any) -> Block:
-        """Add a block; inputs and attributes by name.
+    @alone
+    def add_gradients(
+        self, y: "str | Wire | Block", xs: "Iterable[str | Wire | Block]", name: str | None = None
+    ) -> Gradients:
+        """Add a group that computes the gradient of the sum of `y` to each of `xs`.
+
+        The group is derived: it follows every change of the forward half, and cannot be edited itself. `detach` makes
+        ordinary blocks of it.
+
+        Returns
+        -------
+        Gradients
+            A dict: for each of `xs`, as it was given, the output that is its gradient, ``"block:pin"``; a `RowGradient`
+            of two such outputs where every way to it is a pooled look-up with `sparse_gradient` set. Its `group` is the
+            name of the group.
+        """
+        from rowgrad.blocks._derived import gradients
+
+        given = list(xs)
+        wires = [self.wire(x) for x in given]
+        recipe = Recipe(GRADIENTS, self.wire(y), tuple(dict.fromkeys(wires)))
+        group = self._add_derived(recipe, name or GRADIENTS, is_given=name is not None)
+        found = gradients(group)
+        result = Gradients({str(x): found[wire] for x, wire in zip(given, wires, strict=True)})
+        result.group = group.name
+        return result
+
+    @alone
+    def add_training(
+        self,
+        /,
+        loss: "str | Wire | Block",
+        variables: "Iterable[str | Wire | Block] | None" = None,
+        optimizer: str = "Adagrad",
+        name: str | None = None,
+        **settings: Any,
+    ) -> Group:
+        """Add a group that trains variables: gradients of `loss`, slots and updates, derived as gradients are.
 
         Parameters
         ----------
-        op : str
-            An operator of the catalogue.
-        id : str, optional
-            Its name on this page; by default the operator's, numbered if it is taken.
-        at : pair of numbers, optional
-            Where it stands; by default right of what feeds it.
-        **given
-            For an input: a wire (``"block:pin"``, a block, or ``block["pin"]``) or a literal (numbers, lists, arrays,
-            or ``{"value": …, "dtype": …}``, which also writes a text). Inputs may be left out and wired later.
+        loss : output
+            What is to become small; its sum, if it has several elements.
+        variables : outputs of Variable blocks, optional
+            What is trained; by default all variables of floating-point numbers that the loss depends on.
+        optimizer : str
+            One of `rowgrad.blocks.OPTIMIZERS`, in any case; ``"SGD"`` is gradient descent.
+        **settings
+            The numbers of the optimizer (``lr=0.1``), initial values of its slots (``accum=0.1``) and its attributes
+            (``use_nesterov=True``). A number may also be a wire.
 
         Returns
         -------
-        Block
-
-        Raises
-        ------
-        PageError
-            The operator, a pin or an attribute does not exist, or what is given does not fit. Nothing is added.
+        Group
         """
-        operator = _operator(op)
-        id = self._new_id(op) if id is None else self._free_id(id)
-        if len(self) >= MOST_BLOCKS:
-            raise PageError(f"a page holds at most {MOST_BLOCKS} blocks.", code="too-large", block=id)
-        inputs, attributes = sort_out(self, id, operator, given)
-        attributes = {name: value for name, value in attributes.items() if value is not None}
-        block = Block(id, op, inputs, attributes, _place(id, at) if at is not None else (0, 0))
-        inferred = self._infer(block)
-        if at is None:
-            feeding = [layout.column_of(self[wire.block].at[0]) + 1 for _, wire in block.wires()]
-            block = replace(block, at=self._columns.place(max(feeding, default=0), block))
-        else:
-            self._columns.occupy(block)
-        self._check_updates(block)
-        self._blocks[id] = block
-        self._inferred[id] = inferred
-        return block
+        from rowgrad.blocks._training import check_recipe, trainable
 
-    @_alone
-    def change(self, id: str, /, **given: Any) -> Block:
-        """Set inputs and attributes of a block; None takes an attribute back to its default."""
-        block = self[id]
-        inputs, attributes = sort_out(self, id, block.operator, given)
-        kept = {name: value for name, value in {**block.attributes, **attributes}.items() if value is not None}
+        source = self.wire(loss)
+        wires = trainable(self, source) if variables is None else [self.wire(variable) for variable in variables]
+        recipe = check_recipe(self, Recipe(TRAINING, source, tuple(dict.fromkeys(wires)), optimizer, settings))
+        if not recipe.xs:
+            raise PageError(f"{source} depends on no variable.", block=source.block, code="not-a-variable")
+        return self._add_derived(recipe, name or TRAINING, is_given=name is not None)
+
+    def gradients(self, name: str) -> Gradients:
+        """The gradients of a derived group as they are now, by the outputs that they are of."""
+        from rowgrad.blocks._derived import gradients
+
+        if (group := self._group(name)).recipe is None:
+            raise PageError("it is no derived group.", block=name, code="not-derived")
+        found = Gradients({str(x): gradient for x, gradient in gradients(group).items()})
+        found.group = name
+        return found
+
+    def _add_derived(self, recipe: Recipe, name: str, *, is_given: bool) -> Group:
+        from rowgrad.blocks import _grouping
+        from rowgrad.blocks._derived import add_derived
+
+        chosen = _grouping.free_name(self, "", name)
+        if is_given and chosen != _grouping.check_name(self, name):
+            raise PageError(f"the name {name!r} begins the names of other blocks.", code="duplicate-id", block=name)
         with self.changing():
-            self._exchange(replace(block, inputs=_ordered(block, {**block.inputs, **inputs}), attributes=kept))
-        return self[id]
+            return add_derived(self, recipe, chosen)
 
-    @_alone
-    def connect(self, source: "str | Wire | Block", target: str) -> None:
-        """Draw a wire from an output, ``block:pin``, to an input, ``block:pin``; where it takes many, one more."""
-        id, pin = self._target(target)
-        wire = self.wire(source)
-        many = next(p.many for p in self[id].operator.inputs if p.name == pin)
-        before = self[id].inputs.get(pin, ())
-        self.change(id, **{pin: [*(before if isinstance(before, tuple) else ()), wire] if many else wire})
-
-    @_alone
-    def disconnect(self, target: str) -> None:
-        """Take away what is at an input, ``block:pin``: a wire or a literal."""
-        id, pin = self._target(target)
-        block = self[id]
-        if pin in block.inputs:
-            with self.changing():
-                self._exchange(replace(block, inputs={k: v for k, v in block.inputs.items() if k != pin}))
-
-    @_alone
-    def remove(self, id: str) -> None:
-        """Take a block off the page, with its wires."""
-        users = {user for user, _, _ in self.uses(self[id].id)}
-        with self.changing():
-            for user in users:
-                self._blocks[user] = replace(self[user], inputs=without(self[user].inputs, id))
-            del self._blocks[id], self._inferred[id]
-            self._numbers.clear()
-            self._recheck(users)
-
-    @_alone
-    def drop(self, ids: Iterable[str]) -> None:
-        """Take blocks off the page from which no wires lead to others that stay."""
-        dropped = {self[id].id for id in ids}
-        if used := next((wire for block in self for _, wire in block.wires()
-                         if wire.block in dropped and block.id not in dropped), None):  # fmt: skip
-            raise PageError("wires lead from it to others.", block=used.block, pin=used.pin, code="in-use")
-        for id in dropped:
-            del self._blocks[id], self._inferred[id]
-        self._numbers.clear()
-
-    @_alone
-    def rename(self, id: str, new: str) -> None:
-        """Give a block another name; wires follow."""
-        if new == self[id].id:
-            return
-        self._free_id(new)
-        with self.changing():
-            blocks = {}
-            for block in self:
-                if any(wire.block == id for _, wire in block.wires()):
-                    inputs = {pin: renamed(source, id, new) for pin, source in block.inputs.items()}
-                    block = replace(block, inputs=inputs)
-                if block.id == id:
-                    block = replace(block, id=new)
-                blocks[block.id] = block
-            self._blocks = blocks
-            self._numbers.clear()
-            self._inferred = {}
-            self._recheck(blocks)
-
-    @_alone
-    def move(self, id: str, x: float, y: float) -> None:
-        """Put a block elsewhere."""
-        self._blocks[id] = replace(self[id], at=_place(id, (x, y)))
-        self._columns.occupy(self._blocks[id])
-
-    @_alone
-    def note(self, text: str, at: tuple[float, float], id: str | None = None) -> "Note | None":
-        """Write a note on the page, or over the one called `id`; an empty text takes it away."""
-        if id is None:
-            id = next(name for n in range(len(self._notes) + 1) if (name := f"note{n}") not in self._notes)
-        if not isinstance(text, str) or len(text) > LONGEST_NOTE:
-            raise PageError(f"a note is a text of at most {LONGEST_NOTE} characters.", code="bad-note", value=id)
-        texts.check(text, "the note", PageError)
-        texts.check(id, "the name of the note", PageError)
-        if text:
-            self._notes[id] = Note(id, text, _place(id, at))
-        else:
-            self._notes.pop(id, None)
-        return self._notes.get(id)
-
-    @_alone
-    def reorder(self, ids: Iterable[str]) -> None:
-        """Let blocks follow each other as `ids` do, in lists and in the file; the others come after."""
-        first = [id for id in ids if id in self]
-        self._blocks = {id: self._blocks[id] for id in dict.fromkeys([*first, *self._blocks])}
-
-    @_alone
-    def tidy(self, ids: Iterable[str] | None = None) -> None:
-        """Arrange blocks in columns, each right of what feeds it: all, or `ids` below the others."""
-        for id, at in layout.arranged(self, ids).items():
-            self._blocks[id] = replace(self._blocks[id], at=at)
-        self._columns = layout.Columns()
-        for block in self:
-            self._columns.occupy(block)
-
-    @_alone
-    def state(self) -> "State":
-        """All that is on the page now, to come back to with `restore`; later changes do not change it."""
-        return State(self.name, dict(self._blocks), dict(self._inferred), dict(self._notes), self._columns.copy())
-
-    @_alone
-    def restore(self, state: "State") -> None:
-        """Put the page back to how it was when `state` was taken."""
-        self.name = state.name
-        self._blocks, self._inferred = dict(state.blocks), dict(state.inferred)
-        self._notes, self._columns = dict(state.notes), state.columns.copy()
-        self._numbers.clear()
-
-    @contextmanager
-    def changing(self) -> Iterator[None]:
-        """All of the changes within, or none of them: an error takes them back."""
-        with self._lock:
-            before = self.state()
-            try:
-                yield
-            except BaseException:
-                self.restore(before)
-                raise
-
-    def copy(self) -> "Page":
-        """A page like this one; from now on, each changes by itself."""
-        other = Page(self.name, folder=self.folder)
-        other.restore(self.state())
-        return other
-
-    def __getstate__(self) -> dict[str, Any]:
-        with self._lock:
-            return {name: value for name, value in self.__dict__.items() if name != "_lock"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._lock = threading.RLock()
-
-    # Gradients, files and exports; each lives in a module of its own
-
-    def add_gradients(self, y: "str | Wire | Block", xs: "Iterable[str | Wire | Block]") -> dict[str, Any]:
-        """Add the blocks that compute the gradient of the sum of `y` to each of `xs`, wired and laid out.
-
-        Returns
-        -------
-        dict
-            For each of `xs`, as it was given, the output that is its gradient, ``"block:pin"``; a `RowGradient` of two
-            such outputs where every way to it is a pooled look-up with `sparse_gradient` set.
-        """
-        from rowgrad.blocks._gradients import add_gradients
-
-        return add_gradients(self, y, list(xs))
+    # Files and exports
 
     def save(self, path: str | Path) -> None:
         """Write the page to a file, as a whole or not at all; large arrays go to files beside it."""
@@ -466,130 +282,3 @@ class Page:
         from rowgrad.blocks.png import to_png
 
         return to_png(self, session, scale)
-
-    # Inside
-
-    def _target(self, target: str) -> tuple[str, str]:
-        if not isinstance(target, str):
-            raise _no_wire(target)
-        id, pin = as_wire(target)
-        block = self[id]
-        names = [p.name for p in block.operator.inputs]
-        if pin not in names:
-            raise PageError(
-                f"{block.op} has no input {pin}; it has: {', '.join(names) or 'none'}.",
-                block=id, pin=pin, code="unknown-pin", op=block.op,
-            )  # fmt: skip
-        return id, str(pin)
-
-    def _new_id(self, op: str) -> str:
-        number = self._numbers.get(op, 0)
-        while (id := f"{op}_{number}" if number else op) in self._blocks:
-            number += 1
-        self._numbers[op] = number
-        return id
-
-    def _free_id(self, id: str) -> str:
-        if not isinstance(id, str) or not ID.fullmatch(id) or len(id) > 200:
-            raise PageError(
-                f"{id!r} is no name for a block: letters, digits and _ . / - are allowed, beginning with a letter, a "
-                "digit or a dot.", code="bad-id", value=id,
-            )  # fmt: skip
-        if id in self._blocks:
-            raise PageError(f"there is a block {id!r} already; names are unique on a page.", code="duplicate-id",
-                            block=id)  # fmt: skip
-        return id
-
-    def _infer(self, block: Block) -> Inferred:
-        held = None
-        try:
-            if block.operator.role == "const":
-                held = constant(block)
-            elif block.operator.role == "file":
-                held = folder.read(self.folder, block.attributes.get("path"), block.attributes.get("part"),
-                                   block.attributes.get("dtype"))  # fmt: skip
-        except RowgradError as error:
-            if error.code == "no-such-file":
-                return infer_block(block, self.signal)  # a page can be read where its data is not; running will tell
-            pin = "value" if block.operator.role == "const" else "path"
-            raise PageError.of(error, block.id, block.op, error.argument or pin) from error
-        return infer_block(block, self.signal, held)
-
-    def _check_updates(self, block: Block) -> None:
-        """An update must be of a variable, and of one that nothing else updates."""
-        for pin in block.operator.updates:
-            source = block.inputs.get(pin)
-            if source is None:
-                continue
-            if not isinstance(source, Wire) or self[source.block].operator.role != "variable":
-                raise PageError("it must be wired from a Variable, whose value it updates.", block=block.id, pin=pin,
-                                code="not-a-variable", op=block.op)  # fmt: skip
-            for other in self:
-                if other.id != block.id and any(other.inputs.get(name) == source for name in other.operator.updates):
-                    raise PageError(f"{source.block} is updated by {other.id} already; a step has one update for each.",
-                                    block=block.id, pin=pin, code="updated-twice", op=block.op)  # fmt: skip
-
-    def _exchange(self, block: Block) -> None:
-        self._refuse_cycle(block)
-        self._check_updates(block)
-        self._blocks[block.id] = block
-        self._recheck([block.id])
-
-    def _refuse_cycle(self, block: Block) -> None:
-        for pin, wire in block.wires():
-            seen: set[str] = set()
-            stack = [wire.block]
-            while stack:
-                id = stack.pop()
-                if id == block.id:
-                    raise PageError(f"a wire from {wire} would close a cycle.", block=block.id, pin=pin, code="cycle",
-                                    op=block.op)  # fmt: skip
-                if id not in seen:
-                    seen.add(id)
-                    stack.extend(other.block for _, other in self[id].wires())
-
-    def _recheck(self, changed: Iterable[str]) -> None:
-        """Infer the blocks that have changed and, where their outputs are not what they were, those that follow."""
-        dirty = set(changed)
-        for id in self.order():
-            block = self._blocks[id]
-            if id in dirty or any(wire.block in dirty for _, wire in block.wires()):
-                before = self._inferred.get(id)
-                self._inferred[id] = self._infer(block)
-                if before is not None and _same_outputs(before, self._inferred[id]):
-                    dirty.discard(id)
-                else:
-                    dirty.add(id)
-
-
-def _no_wire(given: Any) -> PageError:
-    return PageError(f'{given!r} is no end of a wire; write "block:pin".', code="unknown-block", value=given)
-
-
-def _operator(op: str) -> Operator:
-    if not isinstance(op, str) or op not in BLOCKS:
-        close = [name for name in BLOCKS if name.casefold() == str(op).casefold()]
-        hint = f" Did you mean {close[0]}?" if close else ""
-        raise PageError(f"there is no operator {op!r} in the catalogue.{hint}", code="unknown-operator", value=op)
-    return BLOCKS[op]
-
-
-def _place(id: str, at: Any) -> tuple[float, float]:
-    """Where a block or a note is to stand: two numbers that a picture can be drawn with."""
-    if isinstance(at, tuple | list) and len(at) == 2:
-        x, y = at
-        if all(isinstance(n, int | float) and not isinstance(n, bool) and abs(n) < FARTHEST for n in (x, y)):
-            return (x, y)
-    raise PageError(f"it cannot stand at {at!r}; a place is two numbers.", block=id, code="bad-place", value=at)
-
-
-def _ordered(block: Block, inputs: Mapping[str, Source]) -> dict[str, Source]:
-    return {pin.name: inputs[pin.name] for pin in block.operator.inputs if pin.name in inputs}
-
-
-def _same_outputs(left: Inferred, right: Inferred) -> bool:
-    def known(signal: Signal) -> Any:
-        value = None if signal.value is None else signal.value.tolist()
-        return (signal.dtype, signal.shape, value)
-
-    return {k: known(v) for k, v in left.outputs.items()} == {k: known(v) for k, v in right.outputs.items()}

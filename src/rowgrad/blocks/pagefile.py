@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace as dataclass_replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -18,30 +19,46 @@ import numpy as np
 from rowgrad._runtime import dtypes, texts
 from rowgrad._runtime.dtypes import BFLOAT16, Array
 from rowgrad._runtime.files import replace, write
+from rowgrad.blocks._core import MOST_BLOCKS, Core
+from rowgrad.blocks._grouping import check_name
 from rowgrad.blocks._sources import constant
+from rowgrad.blocks._training import check_recipe
+from rowgrad.blocks.groups import GRADIENTS, TRAINING, Group, Recipe, local
 from rowgrad.blocks.literals import Literal, odd_type, plain
 from rowgrad.blocks.model import Block, Wire, as_wire
 from rowgrad.blocks.operators import BLOCKS
-from rowgrad.blocks.page import MOST_BLOCKS, Page
+from rowgrad.blocks.page import Page
 from rowgrad.errors import FileError, PageError, RowgradError
 
-VERSION = 1
+# How derived groups are written: what they are derived from, and to.
+RECIPES = {GRADIENTS: ("y", "xs"), TRAINING: ("loss", "variables")}
+VERSION = 2  # a page without groups is written as version 1, which had none
 ENDING = ".page.json"
 MOST_BYTES = 256 * 2**20
 MOST_NOTES = 1000
 MOST_DIGITS = 400
 MOST_INLINE = 1024  # elements of arrays that are written into the page itself
+MOST_GROUPS = 2000
 FIELDS = ("id", "op", "inputs", "attrs", "at")
+GROUP_FIELDS = ("name", "collapsed", "at", *RECIPES, "places")
 
 Keep = Callable[[Array], str]
 
 
-def to_json(page: Page, inline: bool = True, folder: Path | None = None, stem: str = "page") -> str:
+def to_json(page: Core, inline: bool = True, folder: Path | None = None, stem: str = "page") -> str:
     """The text of a page file; unless `inline`, large arrays are written to files in `folder` first."""
     keep = None if inline else _Store(folder or Path(), stem).keep
-    lines = [_dumped(record(page, block, keep)) for block in page]
-    head = f'{{"rowgrad_page": {VERSION}, "name": {_dumped(page.name)}, "blocks": ['
-    text = head + "".join(f"\n  {line}{',' * (i + 1 < len(lines))}" for i, line in enumerate(lines)) + "]"
+    groups = page.groups
+    derived = {group.name for group in groups.values() if group.recipe is not None}
+    lines = [_dumped(record(page, block, keep)) for block in page if block.group not in derived]
+    head = f'{{"rowgrad_page": {VERSION if groups else 1}, "name": {_dumped(page.name)}, '
+    if groups:
+        head += (
+            '"groups": [' + ",".join(f"\n  {_dumped(group_record(page, group))}" for group in groups.values()) + "],\n "
+        )
+    text = (
+        head + '"blocks": [' + "".join(f"\n  {line}{',' * (i + 1 < len(lines))}" for i, line in enumerate(lines)) + "]"
+    )
     notes = [_dumped({"text": note.text, "at": _place(note.at)}) for note in page.notes]
     if notes:
         text += ', "notes": [' + ",".join(f"\n  {note}" for note in notes) + "]"
@@ -90,7 +107,7 @@ class _Store:
         return name
 
 
-def record(page: Page, block: Block, keep: Keep | None = None) -> dict[str, Any]:
+def record(page: Core, block: Block, keep: Keep | None = None) -> dict[str, Any]:
     """A block as the file has it; `keep` puts large arrays elsewhere, and names the place."""
     inferred = page.inferred(block.id)
     found: dict[str, Any] = {"id": block.id, "op": block.op}
@@ -107,6 +124,26 @@ def record(page: Page, block: Block, keep: Keep | None = None) -> dict[str, Any]
     if attributes:
         found["attrs"] = {name: _attribute(_as_typed(block, name), keep) for name in attributes}
     found["at"] = _place(block.at)
+    if block.group:
+        found["group"] = block.group
+    return found
+
+
+def group_record(page: Core, group: Group) -> dict[str, Any]:
+    """A group as the file has it: of a derived one, what it is derived from, and where its blocks stand."""
+    found: dict[str, Any] = {"name": group.name}
+    recipe = group.recipe
+    if recipe is not None:
+        y, xs = RECIPES[recipe.kind]
+        made: dict[str, Any] = {y: str(recipe.y), xs: list(map(str, recipe.xs))}
+        if recipe.kind == TRAINING:
+            settings = {name: str(v) if isinstance(v, Wire) else v for name, v in recipe.settings.items()}
+            made |= {"optimizer": recipe.optimizer, "settings": settings}
+        found[recipe.kind] = made
+    found |= {"collapsed": group.collapsed, "at": _place(group.at)}
+    if recipe is not None:
+        stand = {local(block.id, group.name): block.at for block in page if block.group == group.name}
+        found["places"] = {name: _place(at) for name, at in sorted({**group.places, **stand}.items())}
     return found
 
 
@@ -187,13 +224,13 @@ def from_json(text: str, *, folder: Path | None = None) -> Page:
         raise _wrong(f"line {error.lineno}, column {error.colno}", f"{error.msg}; it is not whole JSON") from error
     except RecursionError:
         raise _wrong("the file", "it is nested too deep for a page") from None
-    known = ("rowgrad_page", "name", "blocks", "notes")
+    known = ("rowgrad_page", "name", "groups", "blocks", "notes")
     _check_fields("the file", record, known, {"rowgrad_page": int, "blocks": list})
-    _check_types("the file", record, {"notes": list})
+    _check_types("the file", record, {"notes": list, "groups": list})
     version = record["rowgrad_page"]
     if version > VERSION:
         raise _wrong("rowgrad_page", f"this page is of version {version}, from a newer rowgrad; this one reads "
-                     f"version {VERSION}. Update rowgrad to open it", "newer-version")  # fmt: skip
+                     f"versions up to {VERSION}. Update rowgrad to open it", "newer-version")  # fmt: skip
     if version < 1:
         raise _wrong("rowgrad_page", f"there is no version {version}")
     if not isinstance(record.get("name", ""), str):
@@ -201,7 +238,10 @@ def from_json(text: str, *, folder: Path | None = None) -> Page:
     if len(record["blocks"]) > MOST_BLOCKS:
         raise _wrong("blocks", f"there are {len(record['blocks'])}; a page holds at most {MOST_BLOCKS}", "too-large")
     page = Page(record.get("name", "page"), folder=folder)
-    _add_blocks(page, record["blocks"])
+    groups = read_groups(record.get("groups", []))
+    if groups and version < 2:
+        raise _wrong("groups", "pages of version 1 have no groups")
+    _add_blocks(page, record["blocks"], groups)
     _add_notes(page, record.get("notes", []))
     return page
 
@@ -247,29 +287,111 @@ def _cut(digits: str) -> str:
     return digits if len(digits) <= 24 else f"{digits[:20]}…"
 
 
-def _add_blocks(page: Page, records: list[Any]) -> None:
+def read_groups(records: list[Any]) -> dict[str, Mapping[str, Any]]:
+    """The groups of a file by name, outer ones first."""
+    if len(records) > MOST_GROUPS:
+        raise _wrong("groups", f"there are {len(records)}; a page holds at most {MOST_GROUPS}", "too-large")
+    found: dict[str, Mapping[str, Any]] = {}
+    for position, record in enumerate(records):
+        place = f"groups[{position}]"
+        _check_fields(place, record, GROUP_FIELDS, {"name": str})
+        _check_types(place, record, {"at": list, "places": dict, **dict.fromkeys(RECIPES, dict)})
+        if not isinstance(record.get("collapsed", False), bool):
+            raise _wrong(f"{place}.collapsed", "it must be true or false")
+        if record["name"] in found:
+            raise _wrong(f"{place}.name", f"{record['name']!r} is there already", "duplicate-id")
+        found[record["name"]] = {**record, "place": place}
+    for name, record in found.items():
+        parent = name.rpartition("/")[0]
+        if parent and (parent not in found or any(kind in found[parent] for kind in RECIPES)):
+            raise _wrong(
+                f"{record['place']}.name", f"there is no group {parent!r} that it could be in", "unknown-group"
+            )
+    return dict(sorted(found.items(), key=lambda item: item[0].count("/")))
+
+
+def add_groups(page: Core, records: Mapping[str, Mapping[str, Any]]) -> None:
+    """Put the groups on the page, without anything in them yet."""
+    for name, record in records.items():
+        try:
+            check_name(page, name)
+        except PageError as error:
+            raise _wrong(f"{record['place']}.name", error.message.removesuffix("."), str(error.code)) from error
+        at = _checked_place(f"{record['place']}.at", record.get("at", [0, 0]))
+        places = {id: _checked_place(f"{record['place']}.places.{id}", place)
+                  for id, place in record.get("places", {}).items()}  # fmt: skip
+        page._groups[name] = Group(name, at, record.get("collapsed", False), None, places)
+
+
+def read_recipe(page: Core, record: Mapping[str, Any]) -> Recipe:
+    """What a group of the file is derived from."""
+    kind, *others = [kind for kind in RECIPES if kind in record]
+    place, made, (y, xs) = f"{record['place']}.{kind}", record[kind], RECIPES[kind]
+    if others:
+        raise _wrong(place, "a group is derived in one way")
+    more = {"optimizer": str, "settings": dict} if kind == TRAINING else {}
+    _check_fields(place, made, (y, xs, *more), {y: str, xs: list})
+    _check_types(place, made, more)
+    if not all(isinstance(wire, str) for wire in [made[y], *made[xs]]):
+        raise _wrong(f"{place}.{xs}", "it must be a list of wires, as block:pin")
+
+    def wire(text: str) -> Wire:
+        block, pin = as_wire(text)
+        return page.wire(text) if block in page else Wire(block, pin or "output")
+
+    settings = {name: wire(value) if isinstance(value, str) else value
+                for name, value in made.get("settings", {}).items()}  # fmt: skip
+    recipe = Recipe(kind, wire(made[y]), tuple(dict.fromkeys(map(wire, made[xs]))), made.get("optimizer", ""), settings)
+    try:
+        if kind == TRAINING and all(x.block in page for x in recipe.xs):
+            recipe = check_recipe(page, recipe)
+    except PageError as error:
+        error.message += f" ({place})"
+        error.block = error.block or record["name"]
+        raise
+    return recipe
+
+
+def _add_blocks(page: Page, records: list[Any], groups: Mapping[str, Mapping[str, Any]]) -> None:
     """Add blocks in an order in which wires lead to blocks that are there; the page keeps the order of the file."""
     by_id: dict[str, Mapping[str, Any]] = {}
+    derived = {name: record for name, record in groups.items() if any(kind in record for kind in RECIPES)}
     for position, record in enumerate(records):
         place = f"blocks[{position}]"
-        _check_fields(place, record, FIELDS, {"id": str, "op": str})
-        _check_types(place, record, {"inputs": dict, "attrs": dict, "at": list})
+        _check_fields(place, record, (*FIELDS, "group"), {"id": str, "op": str})
+        _check_types(place, record, {"inputs": dict, "attrs": dict, "at": list, "group": str})
         if record["id"] in by_id:
             raise _wrong(
                 f"{place}.id", f"{record['id']!r} is there already; names are unique on a page", "duplicate-id"
             )
+        if record.get("group") and (record["group"] not in groups or record["group"] in derived):
+            raise _wrong(f"{place}.group", f"there is no group {record['group']!r} of ordinary blocks", "unknown-group")
+        if owner := next((name for name in derived if record["id"].startswith(f"{name}/")), None):
+            raise _wrong(f"{place}.id", f"the names that begin with {owner}/ are those of a derived group", "derived")
         by_id[record["id"]] = {**record, "place": place}
-    for id in _fed_first(by_id):
-        record = by_id[id]
-        _add_block(page, record, str(record["place"]))
+    if both := next((name for name in groups if name in by_id), None):
+        raise _wrong(f"{by_id[both]['place']}.id", f"there is a group {both!r} too", "duplicate-id")
+    add_groups(page, groups)
+    for id in _fed_first({**by_id, **derived}):
+        if id in derived:
+            recipe = read_recipe(page, derived[id])  # its blocks follow from it
+            page._groups[id] = dataclass_replace(page._groups[id], recipe=recipe)
+            page._recheck(())
+        else:
+            _add_block(page, by_id[id], str(by_id[id]["place"]))
     page.reorder(by_id)
+    page._forget_empty_groups()
 
 
 def _fed_first(by_id: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """The ids in an order in which each comes after those that feed it; a cycle is refused."""
-    feeds = {
-        id: [block for block in _feeding(record) if block in by_id] for id, record in by_id.items()
-    }  # unknown blocks are refused when the wire is drawn
+    derived = [name for name, record in by_id.items() if "op" not in record]
+
+    def known(block: str) -> str | None:
+        """The block, or the derived group that it is in; unknown ones are refused when the wire is drawn."""
+        return block if block in by_id else next((name for name in derived if block.startswith(f"{name}/")), None)
+
+    feeds = {id: [node for block in _feeding(record) if (node := known(block))] for id, record in by_id.items()}
     order: dict[str, None] = {}
     for start in by_id:
         path: dict[str, None] = {}
@@ -282,7 +404,11 @@ def _fed_first(by_id: Mapping[str, Mapping[str, Any]]) -> list[str]:
             elif id in path:
                 cycle = [*list(path)[list(path).index(id) :], id]
                 shown = " ← ".join(cycle[:8]) + (" …" if len(cycle) > 8 else "")
-                raise _wrong(f"{by_id[id]['place']}.inputs", f"the wires run in a cycle: {shown}", "cycle")
+                raise _wrong(
+                    f"{by_id[id]['place']}{'.inputs' * (id not in derived)}",
+                    f"the wires run in a cycle: {shown}",
+                    "cycle",
+                )
             elif id not in order:
                 path[id] = None
                 stack.append((id, True))
@@ -291,6 +417,15 @@ def _fed_first(by_id: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def _feeding(record: Mapping[str, Any]) -> list[str]:
+    if "op" not in record:
+        made = next(record[kind] for kind in RECIPES if kind in record)
+        named = (
+            [*made.values(), *(made.get("settings") or {}).values()]
+            if isinstance(made.get("settings", {}), dict)
+            else []
+        )
+        flat = [item for value in named for item in (value if isinstance(value, list) else [value])]
+        return [as_wire(item)[0] for item in flat if isinstance(item, str)]
     sources = record.get("inputs", {})
     wires = []
     pins = {pin.name: pin for pin in BLOCKS[record["op"]].inputs} if record["op"] in BLOCKS else {}
@@ -310,7 +445,7 @@ def _add_block(page: Page, record: Mapping[str, Any], place: str) -> None:
         inputs = attributes = {}  # the operator itself will be refused
     at = _checked_place(f"{place}.at", record["at"]) if "at" in record else None
     try:
-        page.add(record["op"], record["id"], at=at, **inputs, **attributes)
+        page.add(record["op"], record["id"], at=at, group=record.get("group", ""), **inputs, **attributes)
     except PageError as error:
         error.message += f" ({place})"
         error.block = error.block or record["id"]

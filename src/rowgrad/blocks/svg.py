@@ -13,6 +13,7 @@ from rowgrad.blocks import looks
 from rowgrad.blocks._picture import drawing
 from rowgrad.blocks._picture.cards import LABEL, Card, Piece, card, label_width, note_piece
 from rowgrad.blocks._picture.drawing import MONO, NOT_XML, SANS, escape, number, quoted
+from rowgrad.blocks._picture.frames import group_frames, group_results
 from rowgrad.blocks._picture.routes import Routes, Way, spread
 from rowgrad.blocks.model import Wire
 from rowgrad.blocks.results import DONE, FAILED, SKIPPED, WAITING, BlockResult
@@ -45,6 +46,7 @@ STYLE = f"""
 .rowgrad .rg-error{{font-size:10.5px;fill:{looks.ERROR}}}
 .rowgrad .rg-note{{font-size:10.5px}}
 .rowgrad .rg-stale{{font-size:10px;fill:{looks.STALE}}}
+.rowgrad .rg-group{{font-size:12px;font-weight:700;fill:{looks.DIM}}}
 .rowgrad .rg-num,.rowgrad .rg-row,.rowgrad .rg-odd{{font-family:{MONO};font-size:10.5px;fill:{looks.INK}}}
 .rowgrad .rg-row{{fill:#8a94a0}}
 .rowgrad .rg-odd{{fill:{looks.ERROR};font-weight:700}}
@@ -55,14 +57,19 @@ STYLE = f"""
 def to_svg(page: "Page", session: "Session | None" = None, *, embed: bool = True) -> str:
     """The picture of `page`; with a session, its results too. Neither is changed. `embed` puts the page into it."""
     results = _results(page, session) if session is not None else {}
-    cards, notes = placed(page, results)
+    shown = page.view()
+    seen = {**results, **group_results(page, results)}
+    cards, notes = placed(shown, seen)
     pieces = [*cards.values(), *notes]
-    wires, ways = _wires(page, cards)
-    labels = _labels(page, cards)
-    left = min([*(piece.x - 8 for piece in pieces), *(way.left for way in ways)], default=0)
-    top = min([*(piece.y for piece in pieces), *(way.top for way in ways)], default=0)
-    right = max([*(piece.x + piece.reach for piece in pieces), *(way.right for way in ways)], default=left)
-    bottom = max([*(piece.bottom for piece in pieces), *(way.bottom for way in ways)], default=top)
+    frames = group_frames(shown, cards)
+    wires, ways = _wires(shown, cards)
+    labels = _labels(shown, cards)
+    left = min([*(piece.x - 8 for piece in pieces), *(f.x for f in frames), *(way.left for way in ways)], default=0)
+    top = min([*(piece.y for piece in pieces), *(f.y for f in frames), *(way.top for way in ways)], default=0)
+    right = max([*(piece.x + piece.reach for piece in pieces), *(f.right for f in frames),
+                 *(way.right for way in ways)], default=left)  # fmt: skip
+    bottom = max([*(piece.bottom for piece in pieces), *(f.bottom for f in frames), *(way.bottom for way in ways)],
+                 default=top)  # fmt: skip
     caption, caption_width = _caption(page, cards, results)
     title = drawing.shorten(page.name, max(right - left, NARROWEST), 20, bold=True)
     right = max(right, left + NARROWEST, left + caption_width)
@@ -74,13 +81,14 @@ def to_svg(page: "Page", session: "Session | None" = None, *, embed: bool = True
         f'<svg xmlns="http://www.w3.org/2000/svg" class="rowgrad" {size} role="img" aria-labelledby="rg-title rg-desc" '
         f"aria-label={quoted(name)}>",
         f'<title id="rg-title">{name}</title>',
-        f'<desc id="rg-desc">{escape(_told(page, results))}</desc>',
+        f'<desc id="rg-desc">{escape(_told(shown, seen))}</desc>',
         _embedded(page) if embed else "",
         f"<style>{STYLE}</style>",
         drawing.box(x, y, wide, high, fill=looks.PAPER),
         _dots(x, y, wide, high),
         drawing.text(left, top - TITLE + 4, title, "rg-title"),
         drawing.at(left, top - TITLE + 24, caption),
+        *(drawing.at(frame.x, frame.y, frame.parts) for frame in frames),
         '<g fill="none" stroke-width="1.8" stroke-linecap="round">',
         *wires,
         "</g>",

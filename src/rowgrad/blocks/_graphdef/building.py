@@ -11,6 +11,7 @@ from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import Array
 from rowgrad._runtime.files import folder
 from rowgrad.blocks._graphdef.reading import Node
+from rowgrad.blocks._graphdef.scopes import group_blocks
 from rowgrad.blocks._spelling import same_bits
 from rowgrad.blocks.literals import Literal, plain
 from rowgrad.blocks.model import Wire
@@ -85,9 +86,15 @@ class Builder:
         return True
 
     def _id(self, node: Node, numbered: bool) -> str:
-        if node.name not in self.ids and _is_id(node.name):
-            self.ids[node.name] = node.name
-            return node.name
+        told = node.mark("id") or node.name
+        if (
+            node.name not in self.ids
+            and _is_id(told)
+            and told not in self.page
+            and (told == node.name or told not in self.taken)
+        ):
+            self.ids[node.name] = told
+            return told
         wanted = re.sub(r"[^A-Za-z0-9_./-]", "_", node.name).lstrip("_-/")[:180] or "block"
         id, number = wanted, 0
         while id in self.taken or id in self.page:
@@ -129,6 +136,7 @@ class Builder:
             place = as_place(at)
             if isinstance(text, str) and 0 < len(text) <= LONGEST_NOTE and place is not None:
                 self.page.note(text, place)
+        group_blocks(self.page, {id: self.nodes[name] for name, ids in self.order.items() for id in ids})
         return self.page
 
     def _notes(self) -> list[list[Any]]:

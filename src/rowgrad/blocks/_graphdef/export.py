@@ -24,6 +24,7 @@ from rowgrad.blocks._graphdef.recipes import RECIPES, Part
 from rowgrad.blocks._graphdef.tensors import NUMBER_OF, write_tensor
 from rowgrad.blocks.literals import Literal, plain
 from rowgrad.blocks.model import Block, Wire
+from rowgrad.blocks.pagefile import group_record
 from rowgrad.errors import PageError
 
 if TYPE_CHECKING:
@@ -56,7 +57,10 @@ class _Export:
         self.page = page
         self.def_ = protos.load().GraphDef()
         self.def_.versions.producer = PRODUCER
-        self.taken = {block.id for block in page}
+        self.taken: set[str] = set()
+        # Groups are name scopes. What has the name of its own scope, or of none, comes first and keeps it.
+        scoped = {block.id: _scoped(block) for block in page}
+        self.nodes = {id: self._free(name) for id, name in sorted(scoped.items(), key=lambda item: item[0] != item[1])}
         self.tensors: dict[tuple[str, str], str] = {}
         self.initializers: list[str] = []
         self.bytes = 0
@@ -67,10 +71,10 @@ class _Export:
 
     def _place(self, block: Block, pin: str, position: int) -> str:
         if block.operator.role == "variable":
-            return f"{self._free(f'{block.id}/read')}:0"
+            return f"{self._free(f'{self.nodes[block.id]}/read')}:0"
         if block.operator.updates and position:
-            return f"{self._free(f'{block.id}/{pin}')}:0"
-        return f"{block.id}:{position}"
+            return f"{self._free(f'{self.nodes[block.id]}/{pin}')}:0"
+        return f"{self.nodes[block.id]}:{position}"
 
     def tensor(self, wire: Wire) -> str:
         """The name of the tensor that `wire` carries."""
@@ -81,7 +85,11 @@ class _Export:
         for block in self.page:
             begun = len(self.def_.node)
             self._add(block)
-            main = next(node for node in self.def_.node[begun:] if node.name == block.id)
+            main = next(node for node in self.def_.node[begun:] if node.name == self.nodes[block.id])
+            if block.group:
+                main.attr["_rowgrad_group"].s = block.group.encode()
+            if main.name != block.id:
+                main.attr["_rowgrad_id"].s = block.id.encode()
             main.attr["_rowgrad_at"].s = json.dumps([*map(_number, block.at)]).encode()
             defaults = {a.name: a.default for a in block.operator.attributes if a.kind != "value"}
             given = [name for name, default in defaults.items() if block.attributes.get(name, REQUIRED) == default]
@@ -94,6 +102,9 @@ class _Export:
         notes = [[note.text, *map(_number, note.at)] for note in self.page.notes]
         if notes:
             first["_rowgrad_notes"].s = json.dumps(notes).encode()
+        groups = [group_record(self.page, group) for group in self.page.groups.values()]
+        if groups:
+            first["_rowgrad_groups"].s = json.dumps(groups).encode()
         return self.def_
 
     # Blocks
@@ -102,10 +113,10 @@ class _Export:
         match block.operator.role:
             case "const":
                 value = block.attributes["value"]
-                node = self._const(block.id, self.page.constant(block.id))
+                node = self._const(self.nodes[block.id], self.page.constant(block.id))
                 node.attr["_rowgrad_literal"].s = _written(value, self.page.constant(block.id)).encode()
             case "file":
-                node = self._const(block.id, np.asarray(self._file(block)))
+                node = self._const(self.nodes[block.id], np.asarray(self._file(block)))
                 node.attr["_rowgrad_file"].s = json.dumps(dict(block.attributes)).encode()
             case "placeholder":
                 self._placeholder(block)
@@ -133,20 +144,22 @@ class _Export:
 
     def _placeholder(self, block: Block) -> None:
         signal = self.page.signal(f"{block.id}:output")
-        node = self._node(block.id, "Placeholder", [], {"dtype": signal.dtype})
+        node = self._node(self.nodes[block.id], "Placeholder", [], {"dtype": signal.dtype})
         _write_shape(node.attr["shape"].shape, signal.shape)
 
     def _variable(self, block: Block) -> None:
         self._refuse_variables_before(block)
         signal = self.page.signal(f"{block.id}:ref")
         known = signal.shape is not None and all(isinstance(size, int) for size in signal.shape)
-        node = self._node(block.id, "VariableV2", [], {"dtype": signal.dtype, "container": b"", "shared_name": b""})
+        node = self._node(
+            self.nodes[block.id], "VariableV2", [], {"dtype": signal.dtype, "container": b"", "shared_name": b""}
+        )
         _write_shape(node.attr["shape"].shape, signal.shape if known else None)
         # Identity would share the memory of the variable, and change with it in the middle of the step.
         read = self.tensor(Wire(block.id, "ref")).removesuffix(":0")
-        self._node(read, "DeepCopy", [block.id], {"T": signal.dtype})
-        assign = self._free(f"{block.id}/Assign")
-        inputs = [block.id, *self._sources(block, "initial_value")]
+        self._node(read, "DeepCopy", [self.nodes[block.id]], {"T": signal.dtype})
+        assign = self._free(f"{self.nodes[block.id]}/Assign")
+        inputs = [self.nodes[block.id], *self._sources(block, "initial_value")]
         self._node(assign, "Assign", inputs, {"T": signal.dtype, "use_locking": True, "validate_shape": known})
         self.initializers.append(assign)
 
@@ -171,31 +184,34 @@ class _Export:
         attributes |= {name: settings[name].encode() if name in texts else settings[name] for name in entry.attributes}
         op = entry.op
         if block.op == "Gather":
-            inputs.append(self._const(self._free(f"{block.id}/axis"), np.array(0, np.int32)).name)
+            inputs.append(self._const(self._free(f"{self.nodes[block.id]}/axis"), np.array(0, np.int32)).name)
             attributes |= {"Taxis": "int32", "batch_dims": 0}
         if block.op == "Div" and np.dtype(dtypes.NUMPY[attributes["T"]]).kind in "iu":
             op = INTEGER_DIV
         if entry.counted:
             many = sum(pin.many for pin in block.operator.inputs if pin.name in entry.inputs)
             attributes[entry.counted] = (len(inputs) - len(entry.inputs)) // many + 1
-        self._node(block.id, op, [*inputs, *self._controls(block)], attributes)
+        self._node(self.nodes[block.id], op, [*inputs, *self._controls(block)], attributes)
         self._states(block)
 
     def _concat_offset(self, block: Block) -> None:
         """TensorFlow's gives the offsets of all parts, the block that of one."""
         axis, *shapes = [name for pin in ("axis", "shapes") for name in self._sources(block, pin)]
         if self._dtype(block, "Taxis") == "int64":
-            cast = self._free(f"{block.id}/concat_dim")
+            cast = self._free(f"{self.nodes[block.id]}/concat_dim")
             self._node(cast, "Cast", [axis], {"SrcT": "int64", "DstT": "int32", "Truncate": False})
             axis = cast
         dtype = self._dtype(block, "shape_type")
-        offsets = self._free(f"{block.id}/offsets")
+        offsets = self._free(f"{self.nodes[block.id]}/offsets")
         self._node(offsets, "ConcatOffset", [axis, *shapes], {"N": len(shapes), "shape_type": dtype})
         position = self.page.inferred(block.id).attributes["position"]
-        self._node(block.id, "Identity", [f"{offsets}:{position}"], {"T": dtype})
+        self._node(self.nodes[block.id], "Identity", [f"{offsets}:{position}"], {"T": dtype})
 
     def _recipe(self, block: Block) -> None:
-        names = {part: self._free(f"{block.id}/{part}") if part else block.id for part in RECIPES[block.op]}
+        names = {
+            part: self._free(f"{self.nodes[block.id]}/{part}") if part else self.nodes[block.id]
+            for part in RECIPES[block.op]
+        }
         constants: dict[int, str] = {}
         given = {pin.name: self._sources(block, pin.name)[0] for pin in block.operator.inputs}
         for part, recipe in RECIPES[block.op].items():
@@ -214,7 +230,7 @@ class _Export:
         if isinstance(item, int):
             if item not in constants:
                 dtype = "int32" if recipe.op == "GatherV2" else self._dtype(block, "T")
-                name = self._free(f"{block.id}/{'axis' if recipe.op == 'GatherV2' else 'one'}")
+                name = self._free(f"{self.nodes[block.id]}/{'axis' if recipe.op == 'GatherV2' else 'one'}")
                 constants[item] = self._const(name, np.array(item, dtypes.NUMPY[dtype])).name
             return constants[item]
         if item.startswith("$"):
@@ -229,7 +245,7 @@ class _Export:
     def _variable_of(self, block: Block, pin: str) -> str:
         wire = block.inputs[pin]
         assert isinstance(wire, Wire)
-        return wire.block
+        return self.nodes[wire.block]
 
     def _sources(self, block: Block, pin: str) -> list[str]:
         """The tensors at a pin; literals become constants."""
@@ -241,7 +257,7 @@ class _Export:
                 continue
             number = f"_{position}" if len(sources) > 1 else ""
             array = np.asarray(self.page.inferred(block.id).literals[pin, position])
-            node = self._const(self._free(f"{block.id}/{pin}{number}"), self._fitting(block, pin, array))
+            node = self._const(self._free(f"{self.nodes[block.id]}/{pin}{number}"), self._fitting(block, pin, array))
             node.attr["_rowgrad_literal"].s = _written(source, self._fitting(block, pin, array)).encode()
             names.append(node.name)
         return names
@@ -259,7 +275,8 @@ class _Export:
 
     def _controls(self, block: Block) -> list[str]:
         """What has to run before `block` changes its variables: the copies that the others see."""
-        reads = [self.tensor(Wire(self._variable_of(block, pin), "ref")) for pin in block.operator.updates]
+        wires = [block.inputs[pin] for pin in block.operator.updates]
+        reads = [self.tensor(wire) for wire in wires if isinstance(wire, Wire)]
         return [f"^{read.removesuffix(':0')}" for read in reads]
 
     def _states(self, block: Block) -> None:
@@ -267,7 +284,7 @@ class _Export:
         for position, (pin, output) in enumerate(block.operator.updates.items()):
             if position:
                 name = self.tensor(Wire(block.id, output)).removesuffix(":0")
-                inputs = [self._variable_of(block, pin), f"^{block.id}"]
+                inputs = [self._variable_of(block, pin), f"^{self.nodes[block.id]}"]
                 self._node(name, "Identity", inputs, {"T": self._dtype(block, "T")})
 
     def _dtype(self, block: Block, variable: str) -> str:
@@ -312,6 +329,11 @@ class _Export:
             else:
                 attr.type = NUMBER_OF[str(value)]
         return node
+
+
+def _scoped(block: Block) -> str:
+    """The name of a block's node: in the name scope of its group."""
+    return block.id if not block.group or block.id.startswith(f"{block.group}/") else f"{block.group}/{block.id}"
 
 
 def _write_shape(proto: Any, shape: Shape | None) -> None:

@@ -109,9 +109,11 @@ declare(Operator(
 ))  # fmt: skip
 
 
-def _loss_to_features(op: Any, d_loss: Any, features: Any, labels: Any) -> Any:
-    each = op.ExpandDims(d_loss, -1)
-    return op.Mul(each, op.Sub(op.Mul(op.Softmax(features), op.ReduceSum(labels, [-1], keep_dims=True)), labels))
+def _loss_to_features(op: Any, d_loss: Any, labels: Any, backprop: Any) -> Any:
+    """softmax · total − labels, where total is the sum of a row's labels, without computing the softmax once more."""
+    total = op.ReduceSum(labels, [-1], keep_dims=True)
+    to_features = op.Add(op.Mul(backprop, total), op.Mul(labels, op.Sub(total, 1)))
+    return op.Mul(op.ExpandDims(d_loss, -1), to_features)
 
 
 def _backprop_to_features(op: Any, d_backprop: Any, features: Any) -> Any:
