@@ -167,7 +167,7 @@ def test_an_error_stands_at_its_pin_and_the_list_leads_there(desks: Desks) -> No
 
 def test_what_is_missing_is_told_before_anything_runs(desk: Desk) -> None:
     desk.add("Square")
-    expect(desk.problems).to_contain_text("1 problem")
+    expect(desk.problems).to_contain_text("1 input to fill")
     desk.problems.get_by_role("button", name="Square:x").click()
     expect(desk.input("Square", "x")).to_be_focused()
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 KEYWORD = svg.PAGE_ID.encode()
-MOST_PIXELS = 50_000_000
+MOST_PIXELS = 16_000_000  # more take many seconds, and few programs open them
 HEADER = 33  # the signature and the first chunk
 CHUNK = struct.Struct(">I4s")
 

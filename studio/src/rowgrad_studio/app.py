@@ -57,6 +57,7 @@ def create_app(folder: Path, *, token: str, port: int) -> Guard:
         Route("/api/files", _answering(pages.files)),
         Route("/api/documents", _answering(pages.open), methods=["POST"]),
         Route("/api/drafts/{id}", _answering(pages.discard), methods=["DELETE"]),
+        Route("/api/drafts/{id}/picture", _answering(pages.picture)),
         Route("/api/documents/{id}/output", _answering(pages.output)),
         Route("/api/documents/{id}/export", _answering(pages.export)),
         Route("/api/documents/{id}/rows", _answering(pages.rows)),
@@ -118,6 +119,11 @@ class Requests:
         """Forget a draft."""
         await self._studio.discard(request.path_params["id"])
         return _json({})
+
+    async def picture(self, request: Request) -> Response:
+        """A draft as a picture, without results."""
+        made = await self._studio.work(self._studio.picture, request.path_params["id"])
+        return Response(made, media_type=downloads.KINDS["svg"])
 
     async def output(self, request: Request) -> Response:
         """An output, to be downloaded."""

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from rowgrad._ops import Operator
 from rowgrad._ops.catalogue import REQUIRED
 from rowgrad.blocks import Page, Session
+from rowgrad.blocks.model import as_wire
 from rowgrad.blocks.operators import BLOCKS
 from rowgrad_studio.arguments import (
     ANYTHING,
@@ -21,11 +22,12 @@ from rowgrad_studio.arguments import (
 )
 from rowgrad_studio.documents import Document
 from rowgrad_studio.fits import fits_source, fits_target
-from rowgrad_studio.pasting import paste
+from rowgrad_studio.pasting import free_name, paste
 from rowgrad_studio.problems import Refusal
 from rowgrad_studio.views import SHELF
 
 LONGEST_NAME = 200
+IDENTITY = BLOCKS["Identity"]
 Given = dict[str, Any]
 
 
@@ -102,22 +104,65 @@ def _give_variables(page: Page, operator: Operator, sources: Given, at: Any) -> 
 
 
 def _change(document: Document, given: Given) -> None:
-    id = given["block"]
+    ids = dict.fromkeys([given["block"], *(given["also"] or ())])
 
     def change(page: Page) -> None:
-        pins = [pin.name for pin in page[id].operator.inputs]
-        for name, value in given["set"].items():
-            if value is None and name in pins:
-                page.disconnect(f"{id}:{name}")
-        kept = {n: SHELF.fetch(value) for n, value in given["set"].items() if value is not None or n not in pins}
-        if kept:
-            page.change(id, **kept)
+        for id in ids:
+            _set(page, id, given["set"])
 
-    document.edit(f"change {', '.join(given['set'])} of {id}"[:LONGEST_NAME], change)
+    whom = given["block"] if len(ids) == 1 else f"{len(ids)} blocks"
+    document.edit(f"change {', '.join(given['set'])} of {whom}"[:LONGEST_NAME], change)
+
+
+def _set(page: Page, id: str, given: Given) -> None:
+    pins = [pin.name for pin in page[id].operator.inputs]
+    for name, value in given.items():
+        if value is None and name in pins:
+            page.disconnect(f"{id}:{name}")
+    kept = {name: SHELF.fetch(value) for name, value in given.items() if value is not None or name not in pins}
+    if kept:
+        page.change(id, **kept)
 
 
 def _connect(document: Document, given: Given) -> None:
     document.edit(f"connect {given['target']}", lambda page: page.connect(given["source"], given["target"]))
+
+
+def _rewire(document: Document, given: Given) -> None:
+    """Take the end of a wire from one input to another."""
+    source, target, to = given["source"], given["target"], given["to"]
+
+    def change(page: Page) -> None:
+        _unwire(page, source, target)
+        page.connect(source, to)
+
+    document.edit(f"move a wire to {to}", change)
+
+
+def _unwire(page: Page, source: str, target: str) -> None:
+    """Take one wire away; of several at a pin, the others stay."""
+    id, pin = as_wire(target)
+    there = list(page[id].sources(pin or ""))
+    wire = page.wire(source)
+    if wire not in there:
+        raise Refusal(f"no wire leads from {source} to {target}.", "unknown-wire", argument="source", value=source)
+    there.remove(wire)
+    page.disconnect(target)
+    if there:
+        page.change(id, **{pin or "": there})
+
+
+def _reroute(document: Document, given: Given) -> Given:
+    """Lead a wire over a point: an Identity that is drawn as a dot."""
+    source, target = given["source"], given["target"]
+
+    def change(page: Page) -> str:
+        block = page.add("Identity", free_name(page, "reroute"), at=_at(given["at"]), **{IDENTITY.inputs[0].name: source})
+        _unwire(page, source, target)
+        page.connect(f"{block.id}:{IDENTITY.outputs[0].name}", target)
+        return block.id
+
+    return {"block": document.edit(f"reroute the wire to {target}", change)}
 
 
 def _disconnect(document: Document, given: Given) -> None:
@@ -274,8 +319,10 @@ def _reload(document: Document, given: Given) -> None:
 VERBS: dict[str, Verb] = {
     "add": Verb(_add, {"op": TEXT, "at": PLACE, "inputs": OBJECT.or_none(), "attrs": OBJECT.or_none(),
                        "connect": OBJECT.or_none()}),
-    "change": Verb(_change, {"block": TEXT, "set": OBJECT}),
+    "change": Verb(_change, {"block": TEXT, "set": OBJECT, "also": TEXTS.or_none()}),
     "connect": Verb(_connect, {"source": TEXT, "target": TEXT}),
+    "rewire": Verb(_rewire, {"source": TEXT, "target": TEXT, "to": TEXT}),
+    "reroute": Verb(_reroute, {"source": TEXT, "target": TEXT, "at": PLACE}),
     "disconnect": Verb(_disconnect, {"target": TEXT}),
     "remove": Verb(_remove, {"blocks": TEXTS, "notes": TEXTS.or_none()}),
     "rename": Verb(_rename, {"block": TEXT, "name": TEXT}),

@@ -4,6 +4,7 @@ A draft also has the last answers that were given. A browser that did not hear t
 and what it asked for is not done twice.
 """
 
+import json
 import logging
 import re
 from functools import partial
@@ -20,6 +21,7 @@ log = logging.getLogger("rowgrad_studio")
 VERSION = 1
 ENDING = ".draft.json"
 OPEN = "open.json"
+MOST_NAMED = 4  # operators that a draft is told by
 MOST_OPEN = 200  # documents whose files are remembered
 ID = re.compile(r"[0-9a-f]{16}")
 
@@ -62,7 +64,7 @@ class Drafts:
             id = path.name.removesuffix(ENDING)
             draft = self.read(id)
             if draft is not None:
-                entry = {"id": id, "name": draft["name"], "path": draft["path"]}
+                entry = {"id": id, "name": draft["name"], "path": draft["path"], "about": _about(draft["page"])}
                 found.append({**entry, "modified": path.stat().st_mtime})
         return sorted(found, key=lambda entry: -entry["modified"])
 
@@ -85,6 +87,17 @@ class Drafts:
         """What document `id` came from, if it was open once."""
         found = (_json(self._folder.root / OWN / OPEN) or {}).get(id)
         return found if isinstance(found, dict) and ID.fullmatch(id) else None
+
+
+def _about(page: str) -> str:
+    """What is on a page that has no name of its own yet: how many blocks, and which."""
+    try:
+        ops = [block["op"] for block in json.loads(page)["blocks"]]
+    except (ValueError, KeyError, TypeError):
+        return ""
+    kinds = list(dict.fromkeys(map(str, ops)))
+    shown = ", ".join(kinds[:MOST_NAMED]) + (", …" if len(kinds) > MOST_NAMED else "")
+    return f"{len(ops)} block{'' if len(ops) == 1 else 's'}: {shown}" if ops else "no blocks"
 
 
 def _put(record: dict[str, Any], file: IO[bytes]) -> None:

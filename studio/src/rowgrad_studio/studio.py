@@ -117,6 +117,13 @@ class Studio:
         self._documents.pop(id, None)
         await self.work(self.drafts.remove, id)
 
+    def picture(self, id: str) -> str:
+        """The page in a draft as SVG."""
+        draft = self.drafts.read(id)
+        if draft is None:
+            raise Refusal("there is no such draft.", "unknown-document", value=id)
+        return Page.from_json(draft["page"], folder=self.folder.root).to_svg()
+
     async def files(self) -> dict[str, Any]:
         """What there is to open."""
         pages, drafts, examples = await asyncio.gather(

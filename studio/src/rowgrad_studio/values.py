@@ -22,12 +22,15 @@ def value_view(array: Array) -> dict[str, Any]:
         "dtype": dtypes.name_of(array.dtype),
         "shape": list(array.shape),
         "summary": values.statistics(array) if array.size else "no elements",
+        "odd": "",
         "kind": "empty",
         "cells": [],
         "heat": None,
     }
     if not array.size:
         return shown
+    if "not finite" in shown["summary"]:
+        shown["odd"] = _odd(values.plain(array))
     matrix = as_matrix(array)
     rows, columns = matrix.shape
     if values.is_text(array):
@@ -38,6 +41,13 @@ def value_view(array: Array) -> dict[str, Any]:
     if rows <= MOST_ROWS and columns <= MOST_COLUMNS:
         return shown | {"kind": "cells", "cells": _cells(values.plain(matrix))}
     return shown | {"kind": "heat", "heat": _heat(matrix)}
+
+
+def _odd(array: Array) -> str:
+    """How many elements are not finite, in words."""
+    nans, infinite = int(np.isnan(array).sum()), int(np.isinf(array).sum())
+    words = [f"{nans} NaN"] if nans else []
+    return ", ".join(words + ([f"{infinite} infinit{'y' if infinite == 1 else 'ies'}"] if infinite else []))
 
 
 def as_matrix(array: Array) -> Array:

@@ -94,7 +94,7 @@ def result_view(result: BlockResult) -> dict[str, Any]:
 
 
 class Ran(NamedTuple):
-    """A result without outputs, and what the block was when it came about."""
+    """A result, and what the block was when it came about."""
 
     result: Mapping[str, Array]
     inputs: Mapping[str, Any]
@@ -104,20 +104,26 @@ class Ran(NamedTuple):
 def results_of(page: Page, session: Session, ran: dict[str, Ran]) -> dict[str, BlockResult]:
     """What the session knows of its page.
 
-    A session calls results stale; here errors are too, when the block or what feeds it has changed since. `ran` keeps
-    what is needed to tell.
+    A session calls a result stale when the page or a variable has changed since. Here a result is stale when the page
+    has: after a training step every variable has moved on, and what is shown is still what the last step computed.
+    Errors are stale too, when the block or what feeds it has changed. `ran` keeps what is needed to tell.
     """
     found = dict(session.results())
     for id in page.order():
         result, block = found[id], page[id]
-        if result.status not in (FAILED, SKIPPED):
+        if result.status not in (DONE, FAILED, SKIPPED):
             continue
         then = ran.get(id)
         if then is None or then.result is not result.outputs:
             then = ran[id] = Ran(result.outputs, block.inputs, block.attributes)
         is_changed = then.inputs is not block.inputs or then.attributes is not block.attributes
-        if is_changed or any(found[wire.block].stale for _, wire in block.wires()):
-            found[id] = replace(result, stale=True)
+        feeding = [wire.block for _, wire in block.wires()]
+        is_source = not feeding and block.operator.role != "variable"  # a file may have changed, or what is fed
+        is_stale = is_changed or any(found[other].stale for other in feeding)
+        if result.status == DONE:
+            is_stale = result.stale and (is_stale or is_source)
+        if is_stale != result.stale:
+            found[id] = replace(result, stale=is_stale)
     return found
 
 

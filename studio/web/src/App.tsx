@@ -7,6 +7,7 @@ import { GradientsDialog, LoopDialog, ResultDialog } from "./dialogs/RunDialogs"
 import { AskDialog, RenameDialog, ShortcutsDialog, TextDialog } from "./dialogs/SmallDialogs";
 import { Canvas } from "./parts/Canvas";
 import { Inspector } from "./parts/Inspector";
+import { PageTabs } from "./parts/PageTabs";
 import { Palette } from "./parts/Palette";
 import { Problems } from "./parts/Problems";
 import { Banners, StatusLine } from "./parts/Status";
@@ -54,7 +55,8 @@ export function App() {
           {panels.palette && <Palette />}
           <main aria-label="Page">
             <h1 className="hidden">rowgrad studio</h1>
-            <div className="canvas-room" data-tour="canvas">
+            <PageTabs />
+            <div className="canvas-room" id="canvas" role="tabpanel" aria-label="Blocks and wires" data-tour="canvas">
               <Canvas />
             </div>
             <Problems />

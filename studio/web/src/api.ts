@@ -65,6 +65,7 @@ export const api = {
     return name;
   },
 
+  draftPicture: (draft: string, modified: number) => `/api/drafts/${encodeURIComponent(draft)}/picture?${modified}`,
   output: (document: string, block: string, pin: string, as: "npy" | "csv") => `/api/documents/${encodeURIComponent(document)}/output?${new URLSearchParams({ block, pin, as })}`,
   export: (document: string, as: string) => `/api/documents/${encodeURIComponent(document)}/export?${new URLSearchParams({ as })}`,
 };

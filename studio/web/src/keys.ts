@@ -1,13 +1,13 @@
 // Keys that work everywhere on the page. Fields keep theirs, but for those with Ctrl that mean the page.
 
 import { aligned, nudge, type Place } from "./logic/arrange";
-import { parse } from "./logic/exact";
 import { noteOf } from "./logic/flow";
 import { openDialog, say, store } from "./store";
-import { copied, drop, duplicate, endWire, paste, redo, removeSelected, run, save, select, selectedBlocks, selection, stop, undo } from "./studio";
+import { copied, drop, duplicate, endWire, keepCopy, pasteText, redo, removeSelected, run, save, select, selectedBlocks, selection, stop, undo } from "./studio";
 import { fit, nextFitting, placeForNew, zoomBy } from "./view";
 
 const isField = (target: EventTarget | null): boolean => target instanceof HTMLElement && (/^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) || target.isContentEditable);
+const isNote = (target: EventTarget | null): boolean => target instanceof HTMLTextAreaElement; // it has its own history, and is gone when it is done
 const nodeAt = (target: EventTarget | null): string | null => (target instanceof HTMLElement && target.classList.contains("react-flow__node") ? (target.dataset["id"] ?? null) : null);
 
 /** What a key acts on: the selection, or the block that has the focus where it is not part of it. */
@@ -43,16 +43,17 @@ function withControl(event: KeyboardEvent, inField: boolean): boolean {
     o: () => openDialog({ kind: "open" }),
     k: () => openDialog({ kind: "add", adding: { at: null, wire: null } }),
     enter: () => void run(),
+    z: () => void (event.shiftKey ? redo() : undo()), // in fields too: see parts/Field
+    y: () => void redo(),
   };
   const canvas: Record<string, () => void> = {
-    z: () => void (event.shiftKey ? redo() : undo()),
-    y: () => void redo(),
     d: () => {
       grasp(event.target);
       void duplicate();
     },
     a: () => select(store.get().nodes.map((node) => node.id)),
   };
+  if ((key === "z" || key === "y") && isNote(event.target)) return false;
   const found = page[key] ?? (inField ? undefined : canvas[key]);
   found?.();
   return Boolean(found);
@@ -104,28 +105,38 @@ function onKeyDown(event: KeyboardEvent): void {
   } else if (event.ctrlKey || event.metaKey ? withControl(event, inField) : !inField && plain(event)) event.preventDefault();
 }
 
+const canCopy = (event: ClipboardEvent): boolean => !isField(event.target) && !String(getSelection()) && selectedBlocks().length > 0 && !document.querySelector("dialog[open]");
+
 function onCopy(event: ClipboardEvent): void {
-  if (isField(event.target) || String(getSelection()) || !selectedBlocks().length) return;
+  if (!canCopy(event)) return;
   event.preventDefault();
-  event.clipboardData?.setData("text/plain", copied());
-  say(`Copied ${selectedBlocks().length} blocks.`);
+  event.clipboardData?.setData("text/plain", keepCopy(copied()));
+  say(`Copied ${selectedBlocks().length === 1 ? selectedBlocks()[0] : `${selectedBlocks().length} blocks`}.`);
+}
+
+function onCut(event: ClipboardEvent): void {
+  if (!canCopy(event)) return;
+  onCopy(event);
+  void removeSelected();
 }
 
 function onPaste(event: ClipboardEvent): void {
   if (isField(event.target) || document.querySelector("dialog[open]")) return;
-  const text = event.clipboardData?.getData("text/plain") ?? "";
-  try {
-    const page = parse(text) as { rowgrad_page?: number; blocks?: unknown[] } | null;
-    if (!page?.rowgrad_page || !Array.isArray(page.blocks)) throw new Error();
-    event.preventDefault();
-    void paste({ blocks: page.blocks }, placeForNew());
-  } catch {
-    if (text) say("What is in the clipboard is not a page.", true);
-  }
+  event.preventDefault();
+  void pasteText(event.clipboardData?.getData("text/plain") ?? "", placeForNew());
+}
+
+/** Undo of the browser's own menus: a text history of one field would reach into the others. */
+function onBeforeInput(event: InputEvent): void {
+  if (!/^history(Undo|Redo)$/.test(event.inputType) || isNote(event.target) || document.querySelector("dialog[open]")) return;
+  event.preventDefault();
+  void (event.inputType === "historyUndo" ? undo() : redo());
 }
 
 export function listen(): void {
+  addEventListener("beforeinput", onBeforeInput);
   addEventListener("keydown", onKeyDown);
   addEventListener("copy", onCopy);
+  addEventListener("cut", onCut);
   addEventListener("paste", onPaste);
 }

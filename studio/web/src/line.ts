@@ -1,20 +1,30 @@
 // The page's end of the line: what the server tells goes into the store; commands go out, and what is refused is told and shown.
 
-import { api, type Opening } from "./api";
-import { cardHeight } from "./logic/card";
+import { api } from "./api";
+import { roomsBelow } from "./logic/arrange";
+import { cardHeight, cardWidth } from "./logic/card";
 import { Connection, Refused, type Line } from "./logic/connection";
 import { edgesOf, nodesOf } from "./logic/flow";
-import { applyPage, applyRecorded, applyResults, EMPTY_PAGE, pageFile } from "./logic/page";
+import { applyPage, applyRecorded, applyResults, EMPTY_PAGE, pageFile, type PageState } from "./logic/page";
 import { wiresOf } from "./logic/wires";
 import type { Problem, ServerEvent } from "./protocol";
-import { say, store } from "./store";
+import { hush, say, store, type State } from "./store";
+import { open, showTab } from "./tabs";
+import { keepView } from "./view";
 
 let connection: Connection | null = null;
 
-/** One for each load of the page: numbers of commands begin anew with it. A duplicated tab would inherit a stored name. */
-const client = crypto.randomUUID();
-
 export const isMany = (op: string, pin: string): boolean => store.get().operators.get(op)?.inputs.find((item) => item.name === pin)?.many ?? false;
+
+/** How high results may be: others may stand close below. */
+function roomsOf({ order, blocks }: PageState, operators: State["operators"]): Record<string, number> {
+  const boxes = order.flatMap((id) => {
+    const block = blocks[id];
+    const operator = block && operators.get(block.op);
+    return block ? [{ id, x: block.at[0], y: block.at[1], width: cardWidth(operator), height: cardHeight(block, operator) }] : [];
+  });
+  return roomsBelow(boxes);
+}
 
 function hear(event: ServerEvent): void {
   if (event.event === "page") {
@@ -24,7 +34,7 @@ function hear(event: ServerEvent): void {
       const wires = known ? state.wires : wiresOf(page.blocks, page.order, isMany);
       const nodes = nodesOf(state.nodes, page, (block) => cardHeight(block, state.operators.get(block.op)));
       const selected = state.selected && page.blocks[state.selected] ? state.selected : null;
-      return { page, wires, nodes, edges: edgesOf(state.edges, wires), selected };
+      return { page, wires, nodes, edges: edgesOf(state.edges, wires), selected, rooms: known ? state.rooms : roomsOf(page, state.operators) };
     });
   } else if (event.event === "results") {
     store.set((state) => ({ results: applyResults(state.results, event) }));
@@ -40,7 +50,9 @@ function hear(event: ServerEvent): void {
 
 export function join(document: string): void {
   connection?.close();
-  store.set({ document, page: EMPTY_PAGE, wires: [], results: {}, progress: null, recorded: {}, nodes: [], edges: [], selected: null, wiring: null, pinErrors: {}, lit: {}, fed: {}, disk: false, lost: null });
+  keepView();
+  store.set({ document, page: EMPTY_PAGE, wires: [], results: {}, progress: null, recorded: {}, nodes: [], edges: [], selected: null, wiring: null, pinErrors: {}, refused: {}, rooms: {}, lit: {}, fed: {}, disk: false, lost: null });
+  const client = crypto.randomUUID(); // numbers of commands begin anew with each; a stored name would be inherited by a duplicated tab
   const address = new URL(`/ws?${new URLSearchParams({ document, client })}`, location.href);
   address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
   const here = new URL(location.href);
@@ -75,7 +87,7 @@ async function bringBack(): Promise<void> {
     return;
   }
   try {
-    join(await api.document({ data: base64(new TextEncoder().encode(pageFile(page))), name: `${page.name || "page"}.page.json` }));
+    showTab(await api.document({ data: base64(new TextEncoder().encode(pageFile(page))), name: `${page.name || "page"}.page.json` }), document);
     say("The studio was restarted; the page was brought back.");
   } catch {
     store.set({ lost: LOCKED });
@@ -87,7 +99,10 @@ export const unanswered = (): number => connection?.waiting ?? 0;
 
 export async function send(what: string, given: Record<string, unknown> = {}): Promise<Record<string, unknown>> {
   if (!connection) throw new Error("There is no page yet.");
-  return connection.send(what, given);
+  const { n } = store.get().said;
+  const ok = await connection.send(what, given);
+  if (store.get().said.n === n) hush();
+  return ok;
 }
 
 /** Sends a command; an error is told, and shown at its pin. Gives null where it was refused. */
@@ -118,16 +133,6 @@ export function showAtPin({ block, pin, message }: Pick<Problem, "block" | "pin"
 export const clearPinErrors = (): void => {
   if (Object.keys(store.get().pinErrors).length) store.set({ pinErrors: {} });
 };
-
-export async function open(opening: Opening): Promise<boolean> {
-  try {
-    join(await api.document(opening));
-    return true;
-  } catch (error) {
-    complain(error);
-    return false;
-  }
-}
 
 export const base64 = (bytes: Uint8Array): string => {
   let text = "";

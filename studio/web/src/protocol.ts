@@ -80,6 +80,7 @@ export interface Value {
   dtype: string;
   shape: number[];
   summary: string; // min −1  max 2  mean 0.3; for screen readers too
+  odd: string; // how many elements are not finite: 3 NaN, 1 infinity; empty where all are
   kind: "cells" | "heat" | "empty";
   cells: string[][]; // kind cells: every element as text, rows of a matrix (a vector is one column, a scalar one cell)
   heat: {
@@ -167,7 +168,7 @@ export interface FileEntry {
 export interface Files {
   folder: string;
   pages: FileEntry[];
-  drafts: { id: string; name: string; path: string | null; modified: number }[];
+  drafts: { id: string; name: string; path: string | null; about: string; modified: number }[];
   examples: { name: string; title: string; summary: string; blocks: number }[];
 }
 

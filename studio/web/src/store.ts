@@ -5,12 +5,14 @@ import { useRef, useSyncExternalStore } from "react";
 import type { ConnectionState } from "./logic/connection";
 import { EMPTY_PAGE, type PageState, type Recorded } from "./logic/page";
 import type { Wire } from "./logic/wires";
-import type { Catalogue, OperatorDoc, ProgressEvent, Result, Source } from "./protocol";
+import type { Item } from "./parts/Menu";
+import type { Catalogue, OperatorDoc, Problem, ProgressEvent, Result, Source } from "./protocol";
 
 export interface Wiring {
   from: string; // block:pin
   kind: "output" | "input"; // what it starts from
   by: "mouse" | "keyboard";
+  held?: Wire; // the end of a wire that is there is being dragged
   fits: Set<string> | null; // null while the server is asked
 }
 
@@ -33,7 +35,15 @@ export type Dialog =
   | { kind: "text"; block: string; name: string; attribute: boolean }
   | { kind: "ask"; title: string; text: string; yes: string; answer: (yes: boolean) => void };
 
+export interface Tab {
+  document: string;
+  name: string;
+  dirty: boolean;
+}
+
 export interface State {
+  tabs: Tab[]; // the pages that are open here
+  menu: { label: string; items: Item[]; anchor: { left: number; top: number; bottom: number; right: number } } | null;
   catalogue: Catalogue | null;
   operators: Map<string, OperatorDoc>;
   document: string | null;
@@ -51,6 +61,9 @@ export interface State {
   shownOperator: string | null; // or an operator of the palette
   wiring: Wiring | null;
   pinErrors: Record<string, string>;
+  refused: Record<string, Problem>; // what was typed and not taken, by the field's label
+  rooms: Record<string, number>; // how high the results of a block may be, where others stand close below
+  busy: string | null; // what is being made, while it takes
   lit: Record<string, number[]>; // rows lit up, by `in block:pin` and `out block:pin`
   dialog: Dialog | null;
   said: { text: string; n: number; alarm: boolean };
@@ -64,6 +77,8 @@ export interface State {
 const narrow = typeof matchMedia !== "undefined" && matchMedia("(max-width: 860px)").matches;
 
 let state: State = {
+  tabs: [],
+  menu: null,
   catalogue: null,
   operators: new Map(),
   document: null,
@@ -81,6 +96,9 @@ let state: State = {
   shownOperator: null,
   wiring: null,
   pinErrors: {},
+  refused: {},
+  rooms: {},
+  busy: null,
   lit: {},
   dialog: null,
   said: { text: "", n: 0, alarm: false },
@@ -107,6 +125,21 @@ export const store = {
 /** Tells screen readers, and everyone in the status line. */
 export function say(text: string, alarm = false): void {
   store.set(({ said }) => ({ said: { text, n: said.n + 1, alarm } }));
+}
+
+/** What was said of an error holds until something works. */
+export function hush(): void {
+  if (store.get().said.alarm) say("");
+}
+
+/** What a field shows does not hold. */
+export const refuse = (label: string, problem: Problem): void => store.set(({ refused }) => ({ refused: { ...refused, [label]: problem } }));
+
+/** The field shows what holds again. */
+export function takeBack(label: string): void {
+  const { [label]: _, ...refused } = store.get().refused;
+  store.set({ refused });
+  hush();
 }
 
 /** A part of the state; drawn again when it changes, told by `===` or by `equal`. */

@@ -2,15 +2,16 @@
 // here in advance, except where things stand on the canvas.
 
 import { api } from "./api";
-import { base64, clearPinErrors, complain, gesture, isMany, join, open, send, showAtPin } from "./line";
+import { base64, clearPinErrors, complain, gesture, isMany, send, showAtPin } from "./line";
 import { GRID, type Place } from "./logic/arrange";
 import { Refused } from "./logic/connection";
 import { parse } from "./logic/exact";
 import { noteOf, placedAnew } from "./logic/flow";
 import { outcome, pageFile, type PageState } from "./logic/page";
-import { endOf, nameOf, withoutWire } from "./logic/wires";
+import { endOf, nameOf, withoutWire, type Wire } from "./logic/wires";
 import type { Source } from "./protocol";
 import { openDialog, say, store } from "./store";
+import { keptTabs, open, showTab } from "./tabs";
 
 // ——— Opening and keeping
 
@@ -19,7 +20,9 @@ export async function start(): Promise<void> {
   store.set({ catalogue, operators: new Map(catalogue.operators.map((operator) => [operator.name, operator])) });
   const given = new URLSearchParams(location.search);
   const [document, path] = [given.get("document"), given.get("open")];
-  if (document) join(document);
+  const tabs = keptTabs();
+  if (document && tabs.some((tab) => tab.document === document)) store.set({ tabs });
+  if (document) showTab(document);
   else if (!path || !(await open({ open: path }))) await open({ new: true });
 }
 
@@ -58,15 +61,20 @@ export async function reload(): Promise<void> {
 }
 
 export const keepMine = (): void => store.set({ disk: false });
-export const setTitle = (name: string): Promise<unknown> => gesture("title", { name });
+export const setTitle = (name: string): Promise<unknown> => send("title", { name });
+
+const EXPORTED: Record<string, string> = { py: "the Python script", svg: "the SVG picture", png: "the PNG picture", pb: "the GraphDef", pbtxt: "the GraphDef", "page.json": "the page file" };
 
 export async function exportAs(as: string): Promise<void> {
   const { document, page } = store.get();
   if (!document) return;
+  store.set({ busy: `Writing ${EXPORTED[as] ?? as} …` });
   try {
     say(`Exported ${await api.download(api.export(document, as), `${page.name || "page"}.${as}`)}.`);
   } catch (error) {
     complain(error);
+  } finally {
+    store.set({ busy: null });
   }
 }
 
@@ -119,7 +127,7 @@ export async function removeSelected(): Promise<void> {
 
 export const removeBlocks = (blocks: string[]): Promise<unknown> => gesture("remove", { blocks }).then((ok) => ok && say(`Deleted ${blocks.join(", ")}.`));
 
-export const change = (block: string, set: Record<string, Source>): Promise<Record<string, unknown>> => send("change", { block, set });
+export const change = (block: string, set: Record<string, Source>, also: string[] = []): Promise<Record<string, unknown>> => send("change", { block, set, ...(also.length ? { also } : {}) });
 
 export async function rename(block: string, name: string): Promise<void> {
   await send("rename", { block, name });
@@ -139,9 +147,11 @@ export async function drop(places: Record<string, Place>): Promise<void> {
   if (!(await gesture("move", { places: blocks, notes }))) store.set(({ nodes, page }) => ({ nodes: placedAnew(nodes, page) }));
 }
 
-export const tidy = async (): Promise<void> => {
+export const tidy = async (): Promise<boolean> => {
   const blocks = selectedBlocks();
-  if (await gesture("tidy", blocks.length > 1 ? { blocks } : {})) say("Tidied up.");
+  const done = await gesture("tidy", blocks.length > 1 ? { blocks } : {});
+  if (done) say("Tidied up.");
+  return done !== null;
 };
 
 export async function paste(page: { blocks: unknown[] }, at: Place): Promise<void> {
@@ -153,6 +163,41 @@ export async function paste(page: { blocks: unknown[] }, at: Place): Promise<voi
 }
 
 export const copied = (ids = selectedBlocks()): string => pageFile(store.get().page, ids);
+
+// What was copied last, for menus: a browser lets a page read its clipboard only if the user agrees.
+let clipboard = "";
+
+export async function copySelected(): Promise<void> {
+  clipboard = copied();
+  await navigator.clipboard?.writeText(clipboard).catch(() => undefined);
+  say(`Copied ${counted(selectedBlocks().length)}.`);
+}
+
+export async function cutSelected(): Promise<void> {
+  const count = selectedBlocks().length;
+  await copySelected();
+  await removeSelected();
+  say(`Cut ${counted(count)}.`);
+}
+
+const counted = (count: number): string => (count === 1 ? "1 block" : `${count} blocks`);
+
+export const keepCopy = (text: string): string => (clipboard = text);
+
+export async function pasteCopied(at: Place): Promise<void> {
+  const text = (await navigator.clipboard?.readText?.().catch(() => "")) || clipboard;
+  await pasteText(text, at);
+}
+
+export async function pasteText(text: string, at: Place): Promise<void> {
+  try {
+    const page = parse(text) as { rowgrad_page?: number; blocks?: unknown[] } | null;
+    if (!page?.rowgrad_page || !Array.isArray(page.blocks)) throw new Error();
+    await paste({ blocks: page.blocks }, at);
+  } catch {
+    if (text) say("What is in the clipboard is not a page.", true);
+  }
+}
 
 export async function duplicate(ids = selectedBlocks()): Promise<void> {
   const { page } = store.get();
@@ -194,6 +239,26 @@ export async function connect(source: string, target: string): Promise<boolean> 
   }
 }
 
+/** Takes the end of a wire to another input; where it is refused, the wire stays. */
+export async function rewire(wire: Wire, to: string): Promise<void> {
+  clearPinErrors();
+  try {
+    await send("rewire", { source: nameOf(wire.source), target: nameOf(wire.target), to });
+    say(`The wire from ${nameOf(wire.source)} now leads to ${to}.`);
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error);
+    showAtPin({ ...endOf(to), message });
+    say(`Not wired: ${message}`, true);
+  }
+}
+
+export async function reroute(wire: Wire, at: Place): Promise<void> {
+  const ok = await gesture("reroute", { source: nameOf(wire.source), target: nameOf(wire.target), at });
+  if (!ok) return;
+  select([String(ok["block"])]);
+  say(`The wire to ${nameOf(wire.target)} leads over ${String(ok["block"])}.`);
+}
+
 export async function removeWire(id: string): Promise<void> {
   const wire = store.get().wires.find((item) => item.id === id);
   if (!wire) return;
@@ -209,9 +274,9 @@ export async function disconnect(target: string): Promise<void> {
 }
 
 /** A wire begins: asks what fits, once. Gives the operators that could be at its other end. */
-export async function startWire(from: string, kind: "output" | "input", by: "mouse" | "keyboard"): Promise<{ op: string; pin: string }[]> {
+export async function startWire(from: string, kind: "output" | "input", by: "mouse" | "keyboard", held?: Wire): Promise<{ op: string; pin: string }[]> {
   clearPinErrors();
-  store.set({ wiring: { from, kind, by, fits: null } });
+  store.set({ wiring: { from, kind, by, fits: null, ...(held ? { held } : {}) } });
   try {
     const ok = await send("fits", kind === "output" ? { source: from } : { target: from });
     const fits = new Set(ok["pins"] as string[]);

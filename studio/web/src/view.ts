@@ -14,6 +14,16 @@ export function setView(instance: ReactFlowInstance | null, element: HTMLElement
   room = element;
 }
 
+const views = new Map<string, Viewport>();
+
+/** Remembers where one was on the page that is left. */
+export function keepView(): void {
+  const { document, page } = store.get();
+  if (flow && document && page.order.length) views.set(document, flow.getViewport());
+}
+
+export const keptView = (document: string): Viewport | undefined => views.get(document);
+
 const motion = (): number => (matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 250);
 
 export const FARTHEST = 0.05;
@@ -29,11 +39,23 @@ function boxes(): Box[] {
   });
 }
 
-/** Where to look from to see all of the page; null where there is nothing. */
+const PADDING = 0.06;
+
+/** Where to look from to see all of the page, with nothing under the overview; null where there is nothing. */
 export function wholeView(): Viewport | null {
   const box = room?.getBoundingClientRect();
   const taken = boxes();
-  return box && taken.length ? getViewportForBounds(around(taken), box.width, box.height, FARTHEST, 1, 0.06) : null;
+  if (!box || !taken.length) return null;
+  const view = (width: number, height: number): Viewport => getViewportForBounds(around(taken), width, height, FARTHEST, 1, PADDING);
+  const whole = view(box.width, box.height);
+  const map = room?.querySelector(".react-flow__minimap")?.getBoundingClientRect();
+  const [left, top] = map ? [map.left - box.left - 8, map.top - box.top - 8] : [box.width - 174, box.height - 124]; // it may not be drawn yet
+  const isUnder = ({ x, y, zoom }: Viewport): boolean => taken.some((one) => (one.x + one.width) * zoom + x > left && (one.y + one.height) * zoom + y > top);
+  if (!isUnder(whole)) return whole;
+  if (left < box.width / 2) return whole; // a small screen is better used as a whole
+  // Left of the overview, or above it: whichever shows the page larger.
+  const [beside, above] = [view(left, box.height), view(box.width, top)];
+  return beside.zoom > above.zoom ? beside : above;
 }
 
 export function fit(): void {
@@ -79,13 +101,13 @@ export function reveal(id: string, readable = 0.3, margin = 24): void {
 const pinElement = (kind: string, name: string): HTMLElement | null => document.querySelector(`[data-pin="${CSS.escape(`${kind} ${name}`)}"]`);
 
 /** To a block or one of its pins, with the focus. */
-export function jumpTo(block: string, pin?: string | null, kind: "input" | "output" = "input"): void {
+export function jumpTo(block: string, pin?: string | null, kind: "input" | "output" = "input", field?: string): void {
   if (!store.get().page.blocks[block]) return;
   select([block]);
   reveal(block, 0.55);
   // The block may have to be drawn first.
   setTimeout(() => {
-    const target = (pin && pinElement(kind, `${block}:${pin}`)) || document.querySelector<HTMLElement>(`.react-flow__node[data-id="${CSS.escape(block)}"]`);
+    const target = (field && document.querySelector<HTMLElement>(`.card input[aria-label="${CSS.escape(field)}"]`)) || (pin && pinElement(kind, `${block}:${pin}`)) || document.querySelector<HTMLElement>(`.react-flow__node[data-id="${CSS.escape(block)}"]`);
     target?.focus({ preventScroll: true });
   }, 60);
 }

@@ -37,7 +37,12 @@ def read(folder: Path | None, name: Any, part: str | None, dtype: str | None = N
     path = inside(folder, name)
     if path.suffix.lower() not in KINDS:
         raise FileError(f"{name}: files are read by their endings, {', '.join(KINDS)}.")
-    array = store.read(path, part)
+    try:
+        array = store.read(path, part)
+    except FileError as error:
+        if part is None and error.code == "no-such-part":  # the command's form, file:part, is none of a page
+            raise FileError(error.message, "name one as the attribute part.", code=error.code) from error
+        raise
     if dtype is not None and dtypes.name_of(array.dtype) != dtype:
         array = _converted(array, dtype, name)
     if dtypes.name_of(array.dtype) not in (*dtypes.NUMPY, "string"):

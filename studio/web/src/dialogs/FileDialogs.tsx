@@ -5,8 +5,9 @@ import { api } from "../api";
 import { Modal } from "../parts/Modal";
 import type { Files } from "../protocol";
 import { openDialog, useStore } from "../store";
-import { complain, open } from "../line";
+import { complain } from "../line";
 import { save } from "../studio";
+import { open } from "../tabs";
 
 function useFiles(): [Files | null, () => void] {
   const [files, setFiles] = useState<Files | null>(null);
@@ -34,7 +35,11 @@ export function OpenDialog() {
             {files.drafts.map((draft) => (
               <li key={draft.id} className="with-side">
                 <button type="button" className="file" onClick={() => void choose({ draft: draft.id })}>
-                  <span>{draft.path ?? draft.name}</span>
+                  <img src={api.draftPicture(draft.id, draft.modified)} alt="" width="96" height="54" loading="lazy" />
+                  <span className="draft-name">
+                    <span>{draft.path ?? draft.name}</span>
+                    <span className="dim">{draft.about}</span>
+                  </span>
                   <span className="dim">{when(draft.modified)}</span>
                 </button>
                 <button type="button" aria-label={`Discard ${draft.path ?? draft.name}`} onClick={() => void api.discard(draft.id).then(load, complain)}>

@@ -128,8 +128,8 @@ export function AskDialog({ title, text, yes, answer }: Extract<Dialog, { kind: 
 
 const KEYS: [string, [string, string][]][] = [
   ["Page", [["Ctrl O", "Open"], ["Ctrl S", "Save"], ["Ctrl Z", "Undo"], ["Ctrl Shift Z, Ctrl Y", "Redo"], ["?", "This list"]]],
-  ["Blocks", [["Ctrl K, double-click", "Search and add a block"], ["Shift double-click", "Add a note"], ["Enter, Space on a block", "Select it; with Shift, one more"], ["Arrows", "Move what is selected; with Shift, further; in the palette, go through it"], ["F2", "Rename"], ["Ctrl C, Ctrl V, Ctrl D", "Copy, paste, duplicate"], ["Ctrl A", "Select all"], ["Delete", "Delete blocks, or the wire at a pin"], ["Alt L, Alt T", "Line up left, at the top"]]],
-  ["Wires", [["Enter on a pin", "Begin a wire, or end it there"], ["Tab", "While wiring: the next pin that fits"], ["Escape", "Give up the wire"], ["Shift F10 on a pin", "What can be done there"]]],
+  ["Blocks", [["Ctrl K, double-click", "Search and add a block"], ["Shift double-click", "Add a note"], ["Enter, Space on a block", "Select it; with Shift, one more"], ["Arrows", "Move what is selected; with Shift, further; in the palette, go through it"], ["F2", "Rename"], ["Ctrl X, Ctrl C, Ctrl V, Ctrl D", "Cut, copy, paste, duplicate"], ["Alt drag", "Drag a copy"], ["Ctrl A", "Select all"], ["Delete", "Delete blocks, or the wire at a pin"], ["Alt L, Alt T", "Line up left, at the top"]]],
+  ["Wires", [["Enter on a pin", "Begin a wire, or end it there"], ["Tab", "While wiring: the next pin that fits"], ["Escape", "Give up the wire"], ["Drag a wire's end", "Take it to another pin; dropped on nothing, it is gone"], ["Shift F10 on a pin", "What can be done there"], ["Right button", "What can be done with a wire, a block, the canvas"]]],
   ["Run", [["Ctrl Enter", "Run"], ["Escape, while it runs", "Stop"], ["Arrows on a result", "Read it row by row, and light up where rows came from"]]],
   ["View", [["F", "Fit all into view"], ["+, −", "Zoom"], ["Shift drag", "Select with a frame"]]],
 ];

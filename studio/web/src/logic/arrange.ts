@@ -47,6 +47,25 @@ export function freePlace(wanted: Place, size: { width: number; height: number }
   return places.find(({ at }) => isFree(at))?.at ?? [x, y];
 }
 
+const CLOSE = 400; // nothing further below matters
+const EDGES = 22; // what lines and padding around results take, and a gap
+
+/** For blocks that have others close below: the height that is left for their results. At least their first line is shown. */
+export function roomsBelow(boxes: (Box & { id: string })[]): Record<string, number> {
+  const rooms: Record<string, number> = {};
+  const sorted = boxes.toSorted((left, right) => left.y - right.y);
+  sorted.forEach((box, at) => {
+    const bottom = box.y + box.height;
+    for (let below = at + 1; below < sorted.length && (sorted[below] as Box).y < bottom + CLOSE; below++) {
+      const other = sorted[below] as Box;
+      if (other.y <= box.y || other.x >= box.x + box.width || box.x >= other.x + other.width) continue;
+      rooms[box.id] = Math.max(18, other.y - bottom - EDGES);
+      break;
+    }
+  });
+  return rooms;
+}
+
 const STEPS: Record<string, Place> = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 /** How far an arrow key moves: one step of the grid, with Shift five. */

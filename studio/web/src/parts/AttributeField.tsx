@@ -1,23 +1,25 @@
 // Attributes of blocks, each edited by its kind: a tick, a number, a type from a list, a text, a shape, a value.
 
-import { useEffect, useId, useRef, useState, type KeyboardEvent } from "react";
+import { useEffect, useRef, useState } from "react";
 import { literalOf, readLeaf, readShape, type Nested } from "../logic/literal";
 import type { AttributeDoc, Block, Source } from "../protocol";
-import { openDialog, say, useStore } from "../store";
+import { openDialog, useStore } from "../store";
 import { complain } from "../line";
 import { change } from "../studio";
+import { Field } from "./Field";
 import { LiteralField } from "./LiteralField";
 
 interface Props {
   block: Block;
   attribute: AttributeDoc;
+  also?: string[]; // other blocks that are changed with it
 }
 
-export function AttributeField({ block, attribute }: Props) {
+export function AttributeField({ block, attribute, also = [] }: Props) {
   const { name, kind } = attribute;
-  const label = `${name} of ${block.id}`;
+  const label = `${name} of ${also.length ? `${also.length + 1} blocks` : block.id}`;
   const given = block.attrs[name];
-  const set = (value: Source): Promise<unknown> => change(block.id, { [name]: value });
+  const set = (value: Source): Promise<unknown> => change(block.id, { [name]: value }, also);
   return (
     <div className="card-row attribute" title={attribute.doc}>
       <span className="attribute-name" aria-hidden="true">
@@ -35,7 +37,7 @@ export function AttributeField({ block, attribute }: Props) {
       {kind === "dtype" && <TypeField label={label} attribute={attribute} given={String(given ?? "")} onCommit={(dtype) => set(dtype || null)} />}
       {kind === "value" && <ValueField block={block} name={name} label={label} onCommit={set} />}
       {(kind === "text" || kind === "int" || kind === "float" || kind === "shape" || kind === "list") && (
-        <LineField label={label} kind={kind} given={given} fallback={attribute.default} required={attribute.required} onCommit={set} />
+        <LineField block={block.id} name={name} label={label} kind={kind} given={given} fallback={attribute.default} required={attribute.required} onCommit={set} />
       )}
     </div>
   );
@@ -100,6 +102,7 @@ function ValueField({ block, name, label, onCommit }: { block: Block; name: stri
   return (
     <LiteralField
       label={label}
+      at={{ block: block.id, pin: name }}
       literal={literal}
       dtypes={typeof dtype === "string" ? [dtype] : all}
       about={Object.values(block.out)[0]?.text ?? ""}
@@ -111,6 +114,8 @@ function ValueField({ block, name, label, onCommit }: { block: Block; name: stri
 }
 
 interface LineProps {
+  block: string;
+  name: string;
   label: string;
   kind: "text" | "int" | "float" | "shape" | "list";
   given: Source | undefined;
@@ -124,69 +129,25 @@ function written(given: unknown): string {
   return Array.isArray(given) ? `[${given.join(", ")}]` : String(given);
 }
 
-function LineField({ label, kind, given, fallback, required, onCommit }: LineProps) {
-  const text = written(given);
-  const [draft, setDraft] = useState<string | null>(null);
-  const [error, setError] = useState<string | null>(null);
-  const errorId = useId();
-  useEffect(() => {
-    setDraft(null);
-    setError(null);
-  }, [text]);
-  const fail = (message: string): void => {
-    setError(message);
-    say(`${label}: ${message}`, true);
-  };
-  const sourceOf = (typed: string): { ok: true; value: Source } | { ok: false; message: string } => {
-    if (typed.trim() === "" && !required) return { ok: true, value: null };
-    if (kind === "text") return { ok: true, value: typed };
-    if (kind === "shape" || kind === "list") return readShape(typed);
-    const found = readLeaf(typed, [kind === "int" ? "int64" : "float64"]);
-    return found.ok ? { ok: true, value: found.value as unknown as Source } : found;
-  };
-  const commit = async (): Promise<void> => {
-    if (draft === null || draft === text) return setDraft(null);
-    const source = sourceOf(draft);
-    if (!source.ok) return fail(source.message);
-    try {
-      await onCommit(source.value);
-      setDraft(null);
-    } catch (problem) {
-      fail(problem instanceof Error ? problem.message : String(problem));
-    }
-  };
-  const keys = (event: KeyboardEvent): void => {
-    if (event.key === "Enter") void commit();
-    else if (event.key === "Escape") {
-      setDraft(null);
-      setError(null);
-    }
+function LineField({ block, name, label, kind, given, fallback, required, onCommit }: LineProps) {
+  const sourceOf = (typed: string): Source => {
+    if (typed.trim() === "" && !required) return null;
+    if (kind === "text") return typed;
+    const found = kind === "shape" || kind === "list" ? readShape(typed) : readLeaf(typed, [kind === "int" ? "int64" : "float64"]);
+    if (!found.ok) throw new Error(found.message);
+    return found.value as unknown as Source;
   };
   return (
-    <span className={`literal${error ? " wrong" : ""}`}>
-      <input
-        type="text"
+    <span className="literal">
+      <Field
+        label={label}
+        at={{ block, pin: name }}
         className="nodrag nopan"
-        aria-label={label}
-        aria-invalid={error !== null}
-        aria-describedby={error ? errorId : undefined}
-        value={draft ?? text}
+        text={written(given)}
         placeholder={kind === "shape" ? "any shape" : fallback === null ? "" : written(fallback)}
-        spellCheck={false}
-        autoComplete="off"
-        inputMode={kind === "int" || kind === "float" ? "numeric" : undefined}
-        onChange={(event) => {
-          setDraft(event.target.value);
-          setError(null);
-        }}
-        onKeyDown={keys}
-        onBlur={() => void commit()}
+        numeric={kind === "int" || kind === "float"}
+        commit={async (typed) => onCommit(sourceOf(typed))}
       />
-      {error && (
-        <span className="field-error" id={errorId}>
-          {error}
-        </span>
-      )}
     </span>
   );
 }

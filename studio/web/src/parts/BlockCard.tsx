@@ -3,7 +3,7 @@
 
 import { memo } from "react";
 import type { NodeProps } from "@xyflow/react";
-import { cardHeight, cardWidth } from "../logic/card";
+import { cardHeight, cardWidth, DOT, isReroute } from "../logic/card";
 import { literalOf } from "../logic/literal";
 import { lookOf } from "../logic/pins";
 import { wiresAt } from "../logic/wires";
@@ -19,8 +19,26 @@ import { ResultView } from "./ResultView";
 
 export const BlockCard = memo(function BlockCard({ id }: NodeProps) {
   const far = useStore((state) => state.far);
-  return far ? <FarCard id={id} /> : <NearCard id={id} />;
+  const dot = useStore((state) => isReroute(state.page.blocks[id]));
+  return far ? <FarCard id={id} /> : dot ? <Dot id={id} /> : <NearCard id={id} />;
 });
+
+/** A point that a wire leads over. */
+function Dot({ id }: { id: string }) {
+  const block = useStore((state) => state.page.blocks[id]);
+  const operator = useStore((state) => (block ? state.operators.get(block.op) : undefined));
+  const [input, output] = [operator?.inputs[0], operator?.outputs[0]];
+  if (!block || !input || !output) return null;
+  const signal = block.out[output.name];
+  return (
+    <div className="card dot" style={DOT} title={`${id}: ${signal?.text ?? ""}`}>
+      <div className="card-row">
+        <Pin block={id} pin={input.name} kind="input" dtype={signal?.dtype ?? null} about={signal?.text ?? ""} wired={input.name in block.inputs} missing={block.missing.includes(input.name)} />
+        <Pin block={id} pin={output.name} kind="output" dtype={signal?.dtype ?? null} about={signal?.text ?? ""} wired={false} />
+      </div>
+    </div>
+  );
+}
 
 /** Seen from afar: its name, its family, its pins, and whether it failed. As high as the near one without its results. */
 function FarCard({ id }: { id: string }) {
@@ -134,6 +152,7 @@ function InputPin({ block, pin }: { block: Block; pin: PinDoc }) {
   const given = block.inputs[pin.name];
   const wires = wiresAt(given, pin.many);
   const missing = block.missing.includes(pin.name);
+  const late = useStore((state) => missing && (state.results[block.id]?.status ?? "waiting") !== "waiting"); // no reproach before it was run
   const signals = block.in[pin.name] ?? [];
   const lit = useStore((state) => state.lit[`in ${block.id}:${pin.name}`] ?? NONE);
   const about = signals.map((signal) => signal.text).join("; ");
@@ -152,12 +171,13 @@ function InputPin({ block, pin }: { block: Block; pin: PinDoc }) {
         wired={given !== undefined}
         missing={missing}
       />
-      <span className={`pin-name${missing ? " missing" : ""}${failed ? " failed" : ""}${lit.length && wires.length ? " lit" : ""}`} aria-hidden="true">
+      <span className={`pin-name${late ? " missing" : ""}${failed ? " failed" : ""}${lit.length && wires.length ? " lit" : ""}`} aria-hidden="true">
         {pin.name}
       </span>
       {!wires.length && (
         <LiteralField
           label={`${pin.name} of ${block.id}`}
+          at={{ block: block.id, pin: pin.name }}
           literal={literalOf(given)}
           dtypes={pin.dtypes}
           about={about}
@@ -183,6 +203,7 @@ function FeedField({ block }: { block: Block }) {
       </span>
       <LiteralField
         label={`feed of ${block.id}`}
+        at={{ block: block.id, pin: "feed" }}
         literal={literalOf(fed)}
         dtypes={typeof dtype === "string" ? [dtype] : []}
         about=""
@@ -198,11 +219,13 @@ function FeedField({ block }: { block: Block }) {
 }
 
 function Outcome({ block, result, stale }: { block: string; result: Result; stale: boolean }) {
+  const room = useStore((state) => state.rooms[block]);
+  const style = room === undefined ? undefined : { ["--room" as string]: `${room}px` };
   if (result.status === "waiting") return null;
   if (result.status === "failed" && result.error) {
     const { pin, message } = result.error;
     return (
-      <div className="outcome failed">
+      <div className="outcome failed" style={style}>
         {pin && !message.startsWith(pin) && <strong>{pin}: </strong>}
         {message}
       </div>
@@ -212,7 +235,7 @@ function Outcome({ block, result, stale }: { block: string; result: Result; stal
   const outputs = Object.entries(result.outputs);
   if (!outputs.length) return null;
   return (
-    <div className={`outcome done${outputs.length > 1 ? " several" : ""}`}>
+    <div className={`outcome done${outputs.length > 1 ? " several" : ""}`} style={style}>
       {outputs.map(([pin, value]) => (
         <ResultView key={pin} block={block} pin={pin} value={value} stale={stale} />
       ))}

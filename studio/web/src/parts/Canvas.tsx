@@ -1,16 +1,19 @@
 // The canvas: React Flow with our cards and wires. Moving and selecting happen here at once; everything else is a command.
 
-import { applyEdgeChanges, applyNodeChanges, Background, BackgroundVariant, MiniMap, ReactFlow, useReactFlow, type Edge, type EdgeChange, type FinalConnectionState, type Node, type NodeChange } from "@xyflow/react";
+import { applyEdgeChanges, applyNodeChanges, Background, BackgroundVariant, MiniMap, ReactFlow, useReactFlow, type Edge, type EdgeChange, type Node, type NodeChange } from "@xyflow/react";
 import { useCallback, useEffect, useRef, useState, type DragEvent, type MouseEvent as ReactMouseEvent } from "react";
-import { CARD, GRID, type Place } from "../logic/arrange";
-import { noteNode } from "../logic/flow";
-import { endOf } from "../logic/wires";
-import { openDialog, say, store, useStore } from "../store";
+import { GRID, type Place } from "../logic/arrange";
+import { parse } from "../logic/exact";
+import { noteNode, placedAnew } from "../logic/flow";
+import { openDialog, store, useStore } from "../store";
 import { clearPinErrors } from "../line";
-import { addBlock, changeNote, connect, drop, endWire, openFile, startWire } from "../studio";
-import { FARTHEST, placeAt, setView, wholeView } from "../view";
+import { addBlock, changeNote, copied, drop, endWire, openFile, paste } from "../studio";
+import { FARTHEST, keptView, placeAt, setView, wholeView } from "../view";
 import { BlockCard } from "./BlockCard";
+import { onConnect, onConnectEnd, onConnectStart, onReconnect, onReconnectStart } from "./connecting";
 import { ConnectionLine } from "./ConnectionLine";
+import { onEdgeMenu, onNodeMenu, onPaneMenu } from "./contextMenus";
+import { MenuList } from "./Menu";
 import { NoteSlip } from "./NoteSlip";
 import { WireEdge } from "./WireEdge";
 
@@ -34,44 +37,30 @@ function onNodesChange(changes: NodeChange[]): void {
   store.set({ nodes: changed, selected: chosen[0]?.id ?? null, ...(chosen.length ? { shownOperator: null } : {}) });
 }
 
+/** What was dragged with Alt stays where it was; a copy stands where it was dropped. */
+async function copyTo(moved: Node[]): Promise<void> {
+  const ids = moved.map((node) => node.id).filter((id) => store.get().page.blocks[id]);
+  const corner: Place = [Math.min(...moved.map((node) => node.position.x)), Math.min(...moved.map((node) => node.position.y))];
+  store.set(({ nodes, page }) => ({ nodes: placedAnew(nodes, page) }));
+  if (ids.length) await paste(parse(copied(ids)) as unknown as { blocks: unknown[] }, corner);
+}
+
 const onEdgesChange = (changes: EdgeChange[]): void => store.set(({ edges }) => ({ edges: applyEdgeChanges(changes.filter((change) => change.type === "select"), edges) }));
+
+let copies = false; // Alt was held when the drag began
+
+const onDragStart = (event: { altKey: boolean }): void => {
+  copies = event.altKey;
+};
 
 function onDragStop(_: unknown, __: unknown, moved: Node[]): void {
   const places: Record<string, Place> = {};
+  if (copies) return void copyTo(moved);
   for (const { id, position, data } of moved) {
     const [x, y] = data["at"] as Place;
     if (x !== position.x || y !== position.y) places[id] = [position.x, position.y];
   }
   if (Object.keys(places).length) void drop(places);
-}
-
-let begun: Promise<{ op: string; pin: string }[]> = Promise.resolve([]);
-
-function onConnectStart(_: unknown, { nodeId, handleId, handleType }: { nodeId: string | null; handleId: string | null; handleType: "source" | "target" | null }): void {
-  begun = startWire(`${nodeId}:${handleId}`, handleType === "source" ? "output" : "input", "mouse");
-}
-
-/** A wire was let go: on a pin React Flow has connected it; on a card the first pin that fits takes it; on empty space a new block can. */
-async function onConnectEnd(event: MouseEvent | TouchEvent, state: FinalConnectionState): Promise<void> {
-  const wiring = store.get().wiring;
-  const point = "changedTouches" in event ? event.changedTouches[0] : event;
-  if (state.toHandle || !wiring || !point) return endWire();
-  const under = document.elementFromPoint(point.clientX, point.clientY);
-  const card = under?.closest<HTMLElement>(".react-flow__node")?.dataset["id"];
-  const operators = await begun;
-  const fits = [...(store.get().wiring?.fits ?? [])];
-  endWire();
-  if (card) {
-    if (card === endOf(wiring.from).block) return;
-    const missing = store.get().page.blocks[card]?.missing ?? [];
-    const here = fits.filter((name) => endOf(name).block === card).sort((left, right) => Number(missing.includes(endOf(right).pin)) - Number(missing.includes(endOf(left).pin)));
-    if (!here[0]) say(`No pin of ${card} takes ${wiring.from}.`, true);
-    else await (wiring.kind === "output" ? connect(wiring.from, here[0]) : connect(here[0], wiring.from));
-  } else if (under?.closest(".react-flow__pane")) {
-    const [x, y] = placeAt(point.clientX, point.clientY);
-    const at: Place = wiring.kind === "output" ? [x, y - 50] : [x - CARD, y - 50];
-    openDialog({ kind: "add", adding: { at, wire: { from: wiring.from, kind: wiring.kind, operators } } });
-  }
 }
 
 export async function addNote(at: Place): Promise<void> {
@@ -109,6 +98,7 @@ export function Canvas() {
   const loaded = useStore((state) => state.page.revision >= 0);
   const empty = useStore((state) => state.page.revision >= 0 && state.nodes.length === 0);
   const wiring = useStore((state) => Boolean(state.wiring));
+  const menu = useStore((state) => state.menu);
   const flow = useReactFlow();
   const room = useRef<HTMLDivElement>(null);
   const [shown, setShown] = useState<string | null>(null);
@@ -121,7 +111,7 @@ export function Canvas() {
   // Once for each page that is opened, before its blocks are drawn; not when blocks are added to an empty one.
   useEffect(() => {
     if (!loaded || shown === document) return;
-    const view = wholeView() ?? { x: 60, y: 60, zoom: 1 };
+    const view = keptView(document ?? "") ?? wholeView() ?? { x: 60, y: 60, zoom: 1 };
     void flow.setViewport(view);
     store.set({ far: isFar(view.zoom, store.get().nodes.length) });
     setShown(document);
@@ -144,8 +134,16 @@ export function Canvas() {
         onNodeDragStop={onDragStop}
         onSelectionDragStop={(event, moved) => onDragStop(event, null, moved)}
         onConnectStart={onConnectStart}
-        onConnect={({ source, sourceHandle, target, targetHandle }) => void connect(`${source}:${sourceHandle}`, `${target}:${targetHandle}`)}
+        onConnect={onConnect}
         onConnectEnd={(event, state) => void onConnectEnd(event, state)}
+        onReconnectStart={onReconnectStart}
+        onReconnect={onReconnect}
+        onPaneContextMenu={onPaneMenu}
+        onEdgeContextMenu={onEdgeMenu}
+        onNodeContextMenu={onNodeMenu}
+        onSelectionContextMenu={(event, chosen) => chosen[0] && onNodeMenu(event, chosen[0])}
+        onNodeDragStart={onDragStart}
+        onSelectionDragStart={onDragStart}
         onPaneClick={() => {
           endWire();
           clearPinErrors();
@@ -170,6 +168,7 @@ export function Canvas() {
         <Background variant={BackgroundVariant.Dots} gap={24} size={1.6} color="var(--dots)" />
         {!empty && <MiniMap pannable zoomable nodeColor={minimapColour} nodeStrokeWidth={0} nodeBorderRadius={12} ariaLabel="Overview of the page" />}
       </ReactFlow>
+      {menu && <MenuList label={menu.label} items={menu.items} anchor={menu.anchor} onClose={() => store.set({ menu: null })} />}
       {empty && (
         <div className="empty-hint">
           <p>Drag a block from the palette, or double-click here to search.</p>

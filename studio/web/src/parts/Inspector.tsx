@@ -1,12 +1,16 @@
 // The reference of the block that is selected, or of an operator of the palette; above it the tour and the chart while they are of use.
 
 import { align } from "../keys";
+import { stringify } from "../logic/exact";
+import { literalOf } from "../logic/literal";
 import { lookOf } from "../logic/pins";
-import type { OperatorDoc, PinDoc } from "../protocol";
+import type { Block, OperatorDoc, PinDoc } from "../protocol";
 import { useStore } from "../store";
-import { addBlock, duplicate, removeSelected } from "../studio";
+import { addBlock, change, duplicate, removeSelected } from "../studio";
 import { placeForNew, reveal } from "../view";
+import { AttributeField } from "./AttributeField";
 import { Chart } from "./Chart";
+import { LiteralField } from "./LiteralField";
 import { Glyph } from "./Pin";
 import { Tour } from "./Tour";
 
@@ -20,6 +24,7 @@ export function Inspector() {
       <div className="inspector-scroll" tabIndex={0}>
         <Tour />
         <Chart />
+        {several > 1 && <TogetherFields />}
         {several > 1 && (
           <div className="several" role="group" aria-label="Selection">
             <p>{several} selected</p>
@@ -54,6 +59,47 @@ export function Inspector() {
         {operator ? <Reference operator={operator} /> : <Nothing />}
       </div>
     </aside>
+  );
+}
+
+/** Attributes and literals that several blocks of one operator have in common: a change is one step for all of them. */
+function TogetherFields() {
+  const ids = useStore((state) => state.nodes.filter((node) => node.selected && state.page.blocks[node.id]).map((node) => node.id).join("\n"));
+  const blocks = useStore((state) => state.page.blocks);
+  const chosen = ids.split("\n").flatMap((id) => blocks[id] ?? []);
+  const [first, ...others] = chosen;
+  const operator = useStore((state) => state.operators.get(first?.op ?? ""));
+  if (!first || !operator || others.some((block) => block.op !== first.op)) return null;
+  const also = others.map((block) => block.id);
+  const isShared = (of: (block: Block) => unknown): boolean => others.every((block) => stringify(of(block) ?? null) === stringify(of(first) ?? null));
+  const shared: Block = { ...first, attrs: Object.fromEntries(Object.entries(first.attrs).filter(([name]) => isShared((block) => block.attrs[name]))) };
+  const pins = operator.inputs.filter((pin) => !pin.many && chosen.every((block) => typeof block.inputs[pin.name] !== "string"));
+  return (
+    <div className="together" role="group" aria-label={`Edit ${chosen.length} blocks`}>
+      <p>
+        {chosen.length} × {operator.name}
+      </p>
+      {pins.map((pin) => (
+        <div className="card-row attribute" key={pin.name} title={pin.doc}>
+          <span className="attribute-name" aria-hidden="true">
+            {pin.name}
+          </span>
+          <LiteralField
+            label={`${pin.name} of ${chosen.length} blocks`}
+            at={{ block: first.id, pin: pin.name }}
+            literal={isShared((block) => block.inputs[pin.name]) ? literalOf(first.inputs[pin.name]) : null}
+            dtypes={pin.dtypes}
+            about=""
+            placeholder={isShared((block) => block.inputs[pin.name]) ? "value" : "several values"}
+            onCommit={(source) => change(first.id, { [pin.name]: source }, also)}
+            onText={() => undefined}
+          />
+        </div>
+      ))}
+      {operator.attributes.map((attribute) => (
+        <AttributeField key={attribute.name} block={shared} attribute={attribute} also={also} />
+      ))}
+    </div>
   );
 }
 

@@ -16,7 +16,7 @@ export function Palette() {
   const [closed, setClosed] = useState<Set<string>>(new Set());
   const [tab, setTab] = useState<"operators" | "blocks">("operators");
   const titles = useMemo(() => Object.fromEntries(catalogue?.families.map(({ name, title }) => [name, title]) ?? []), [catalogue]);
-  const found = useMemo(() => new Set(find(catalogue?.operators ?? [], titles, query, null).map((item) => item.operator)), [catalogue, titles, query]);
+  const found = useMemo(() => find(catalogue?.operators ?? [], titles, query, null).map((item) => item.operator), [catalogue, titles, query]);
   if (!catalogue) return null;
   const toggle = (name: string): void => {
     const next = new Set(closed);
@@ -42,10 +42,12 @@ export function Palette() {
               <input type="search" placeholder="Filter operators" aria-label="Filter operators" value={query} onChange={(event) => setQuery(event.target.value)} />
             </label>
             <ArrowList className="palette-list">
+              {/* What is searched for stands in the order of likelihood. */}
+              {query !== "" && found.map((operator) => <PaletteItem key={operator.name} operator={operator} />)}
               {catalogue.families.map(({ name, title, header, frame }) => {
-                const members = catalogue.operators.filter((operator) => operator.family === name && found.has(operator));
+                const members = query === "" ? catalogue.operators.filter((operator) => operator.family === name) : [];
                 if (!members.length) return null;
-                const open = query !== "" || !closed.has(name);
+                const open = !closed.has(name);
                 return (
                   <section key={name} className="family" style={{ ["--tint" as string]: header, ["--frame" as string]: frame }}>
                     <h2>
@@ -59,7 +61,7 @@ export function Palette() {
                   </section>
                 );
               })}
-              {found.size === 0 && <p className="dim">No operator answers to “{query}”.</p>}
+              {found.length === 0 && <p className="dim">No operator answers to “{query}”.</p>}
             </ArrowList>
           </>
         )}

@@ -1,6 +1,7 @@
 // One output of a block: what it is, its numbers, colours or texts. In the card it has a fixed room; the same view, larger, is in a dialog.
 
-import { memo, useState, type KeyboardEvent } from "react";
+import { memo, useMemo, useState, type KeyboardEvent } from "react";
+import { columnsFor } from "../logic/numbers";
 import type { Value } from "../protocol";
 import { openDialog, say, useStore } from "../store";
 import { downloadOutput, light } from "../studio";
@@ -17,6 +18,8 @@ interface Props {
 }
 
 const NONE: number[] = [];
+const ROOM = 35; // characters in a card
+const LARGE_ROOM = 96; // in the dialog
 
 export const ResultView = memo(function ResultView({ block, pin, value, stale, large }: Props) {
   const lit = useStore((state) => state.lit[`out ${block}:${pin}`] ?? NONE);
@@ -30,6 +33,11 @@ export const ResultView = memo(function ResultView({ block, pin, value, stale, l
       <div className="result-head">
         <strong>{pin}</strong>
         <span className="signal">{value.signal}</span>
+        {value.odd && (
+          <span className="odd-mark" title={`${value.odd} among ${value.shape.reduce((product, size) => product * size, 1)} elements`}>
+            {value.odd}
+          </span>
+        )}
         {stale && <span className="stale-mark">stale</span>}
         <span className="result-tools">
           <Menu label={`Download ${label}`} className="quiet tiny nodrag" items={downloads}>
@@ -46,7 +54,7 @@ export const ResultView = memo(function ResultView({ block, pin, value, stale, l
       {value.kind === "heat" && (
         <HeatMap value={value} label={label} width={large ? 640 : 222} height={large ? 420 : 62} lit={lit} onRow={(row) => void light(block, pin, row)} />
       )}
-      {value.kind === "cells" && <Cells block={block} pin={pin} value={value} lit={lit} label={label} />}
+      {value.kind === "cells" && <Cells block={block} pin={pin} value={value} lit={lit} label={label} room={large ? LARGE_ROOM : ROOM} />}
       {large && value.kind === "cells" && <p className="dim">{value.summary}</p>}
     </section>
   );
@@ -58,13 +66,19 @@ interface CellsProps {
   value: Value;
   lit: number[];
   label: string;
+  room: number;
 }
 
-function Cells({ block, pin, value, lit, label }: CellsProps) {
+function Cells({ block, pin, value, lit, label, room }: CellsProps) {
   const [active, setActive] = useState<number | null>(null);
   const { cells } = value;
   // A vector is told as one line where it is short, so that it takes as little room as it needs.
   const flat = value.shape.length === 1 && cells.length <= 12 && value.dtype !== "string";
+  const head = flat || value.shape.length === 0 ? 0 : String(cells.length - 1).length + 1.4;
+  const fitted = useMemo(() => columnsFor(flat ? [cells.map(([text]) => text ?? "")] : cells, room, head), [cells, flat, room, head]);
+  const count = fitted.cells[0]?.length ?? 0;
+  const partly = fitted.shown < count;
+  const style = { ["--cell" as string]: `${fitted.width}ch`, ["--head" as string]: `${head}ch`, ...(partly ? { maxWidth: `calc(${fitted.shown} * (${fitted.width}ch + var(--cell-gap)) + ${head}ch)` } : {}) };
   const go = (row: number | null): void => {
     setActive(row);
     void light(block, pin, row);
@@ -80,29 +94,40 @@ function Cells({ block, pin, value, lit, label }: CellsProps) {
   };
   const mark = (row: number): string | undefined => [lit.includes(row) ? "lit" : "", row === active ? "active" : ""].join(" ").trim() || undefined;
   return (
-    <div className="cells nowheel nodrag" tabIndex={0} onKeyDown={keys} onBlur={() => go(null)} onPointerLeave={() => go(null)}>
-      <table>
-        <tbody>
-          {flat ? (
-            <tr>
-              {cells.map(([text], row) => (
-                <td key={row} className={mark(row)} onPointerEnter={() => go(row)}>
-                  {text}
-                </td>
-              ))}
-            </tr>
-          ) : (
-            cells.map((row, at) => (
-              <tr key={at} className={mark(at)} onPointerEnter={() => go(at)}>
-                {value.shape.length > 0 && <th scope="row">{at}</th>}
-                {row.map((text, column) => (
-                  <td key={column}>{text}</td>
+    <>
+      <div className={`cells nowheel nodrag${partly ? " partly" : ""}`} style={style} tabIndex={0} onKeyDown={keys} onBlur={() => go(null)} onPointerLeave={() => go(null)}>
+        <table>
+          <tbody>
+            {flat ? (
+              <tr>
+                {(fitted.cells[0] ?? []).map((text, row) => (
+                  <td key={row} className={mark(row)} title={cells[row]?.[0]} onPointerEnter={() => go(row)}>
+                    {text}
+                  </td>
                 ))}
               </tr>
-            ))
-          )}
-        </tbody>
-      </table>
-    </div>
+            ) : (
+              fitted.cells.map((row, at) => (
+                <tr key={at} className={mark(at)} onPointerEnter={() => go(at)}>
+                  {value.shape.length > 0 && <th scope="row">{at}</th>}
+                  {row.map((text, column) => (
+                    <td key={column} title={cells[at]?.[column]}>
+                      {text}
+                    </td>
+                  ))}
+                </tr>
+              ))
+            )}
+          </tbody>
+        </table>
+      </div>
+      {(partly || fitted.rounded) && (
+        <p className="cells-more">
+          {partly ? `${fitted.shown} of ${count} columns; scroll, or enlarge` : ""}
+          {partly && fitted.rounded ? " · " : ""}
+          {fitted.rounded ? "rounded" : ""}
+        </p>
+      )}
+    </>
   );
 }

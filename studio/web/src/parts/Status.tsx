@@ -12,6 +12,7 @@ export function StatusLine() {
   const progress = useStore((state) => state.progress);
   const counts = useStore((state) => `${counted(state.page.order.length, "block")}, ${counted(state.wires.length, "wire")}`);
   const path = useStore((state) => state.page.path);
+  const busy = useStore((state) => state.busy);
   return (
     <footer className="status">
       <p role="status" aria-live="polite" className={said.alarm ? "alarm" : ""}>
@@ -20,6 +21,8 @@ export function StatusLine() {
       </p>
       {progress?.running && <span className="progress">{progressText(progress)}</span>}
       {progress?.running && <progress aria-label="Progress" max={Math.max(1, progress.steps > 1 ? progress.steps : progress.total)} value={progress.steps > 1 ? progress.step : progress.done} />}
+      {busy && <span className="progress">{busy}</span>}
+      {busy && <progress aria-label={busy} />}
       <span className="dim">{counts}</span>
       <span className="dim">{path ?? "not saved yet"}</span>
     </footer>

@@ -1,9 +1,10 @@
 // A literal as a table of cells, below its field. Each change of a cell, row or column is one gesture.
 
-import { useEffect, useId, useRef, useState, type KeyboardEvent } from "react";
+import { useEffect, useRef, useState, type KeyboardEvent } from "react";
 import { asSource, blankFor, readLeaf, shapeOf, tableOf, textOf, withCell, withColumn, withoutColumn, withoutRow, withRow, type Leaf, type Literal, type Nested } from "../logic/literal";
 import type { Source } from "../protocol";
 import { say } from "../store";
+import { Field } from "./Field";
 import { Icon } from "./Icon";
 
 interface Props {
@@ -21,6 +22,7 @@ export function TableEditor({ label, literal, dtypes, lit, onCommit, onText, onC
   const takes = dtype ? [dtype] : dtypes;
   const rows = tableOf(value);
   const isMatrix = shapeOf(value).length === 2;
+  const size = Math.max(6, Math.min(16, Math.max(...rows.flat().map((leaf) => textOf(leaf).length)))); // none is cut, but long texts
   const panel = useRef<HTMLDivElement>(null);
   const [problem, setProblem] = useState<string | null>(null);
   useEffect(() => panel.current?.querySelector("input")?.focus(), []);
@@ -57,7 +59,7 @@ export function TableEditor({ label, literal, dtypes, lit, onCommit, onText, onC
                 {isMatrix && <th scope="row">{r}</th>}
                 {row.map((leaf, c) => (
                   <td key={c} className={!isMatrix && lit?.includes(c) ? "lit" : undefined}>
-                    <Cell label={`${label}, row ${r}, column ${c}`} leaf={leaf} dtypes={takes} onCommit={(next) => commit(withCell(value, r, c, next))} />
+                    <Cell label={`${label}, row ${r}, column ${c}`} leaf={leaf} dtypes={takes} size={size} onCommit={(next) => commit(withCell(value, r, c, next))} />
                   </td>
                 ))}
                 {isMatrix && (
@@ -111,59 +113,17 @@ export function TableEditor({ label, literal, dtypes, lit, onCommit, onText, onC
   );
 }
 
-function Cell({ label, leaf, dtypes, onCommit }: { label: string; leaf: Leaf; dtypes: string[]; onCommit: (leaf: Leaf) => Promise<string | null> }) {
+function Cell({ label, leaf, dtypes, size, onCommit }: { label: string; leaf: Leaf; dtypes: string[]; size: number; onCommit: (leaf: Leaf) => Promise<string | null> }) {
   const onlyText = dtypes.length > 0 && dtypes.every((dtype) => dtype === "string");
   const text = textOf(leaf, !onlyText);
-  const [draft, setDraft] = useState<string | null>(null);
-  const [error, setError] = useState<string | null>(null);
-  const errorId = useId();
-  useEffect(() => {
-    setDraft(null);
-    setError(null);
-  }, [text]);
-  const fail = (message: string): void => {
-    setError(message);
-    say(`${label}: ${message}`, true);
-  };
-  const commit = async (): Promise<void> => {
-    if (draft === null || draft === text) return setDraft(null);
+  const commit = async (draft: string): Promise<void> => {
     const found = readLeaf(draft, dtypes);
-    if (!found.ok) return fail(found.message);
-    const message = await onCommit(found.value as Leaf);
-    if (message) fail(message);
-    else setDraft(null);
-  };
-  const keys = (event: KeyboardEvent): void => {
-    if (event.key === "Enter") void commit();
-    else if (event.key === "Escape" && draft !== null) {
-      event.stopPropagation();
-      setDraft(null);
-      setError(null);
-    }
+    const message = found.ok ? await onCommit(found.value as Leaf) : found.message;
+    if (message) throw new Error(message);
   };
   return (
-    <span className={`cell${error ? " wrong" : ""}`}>
-      <input
-        type="text"
-        aria-label={label}
-        aria-invalid={error !== null}
-        aria-describedby={error ? errorId : undefined}
-        value={draft ?? text}
-        spellCheck={false}
-        autoComplete="off"
-        onFocus={(event) => event.target.select()}
-        onChange={(event) => {
-          setDraft(event.target.value);
-          setError(null);
-        }}
-        onKeyDown={keys}
-        onBlur={() => void commit()}
-      />
-      {error && (
-        <span className="field-error" id={errorId}>
-          {error}
-        </span>
-      )}
+    <span className="cell">
+      <Field label={label} text={text} title={text} size={() => size} selects commit={commit} />
     </span>
   );
 }

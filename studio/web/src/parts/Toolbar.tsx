@@ -1,11 +1,12 @@
 // The row of buttons at the top: the page's name, keeping, changing, running.
 
-import { useEffect, useState, type ReactNode } from "react";
+import { useEffect, type ReactNode } from "react";
 import { openDialog, store, useStore } from "../store";
-import { open } from "../line";
 import { exportAs, redo, reset, run, save, setTitle, step, stop, tidy, undo } from "../studio";
+import { newPage } from "../tabs";
 import { fit, placeForNew } from "../view";
 import { addNote } from "./Canvas";
+import { Field } from "./Field";
 import { Icon, type IconName } from "./Icon";
 import { Menu } from "./Menu";
 
@@ -60,7 +61,7 @@ export function Toolbar() {
       </button>
       <Title />
       <Group label="Page">
-        <Tool name="New" words onClick={() => void open({ new: true })} />
+        <Tool name="New" words onClick={() => void newPage()} />
         <Tool name="Open" words keys="Ctrl O" onClick={() => openDialog({ kind: "open" })} />
         <Tool name="Save" words keys="Ctrl S" onClick={() => void save()} />
         <Tool name="Save as" words onClick={() => openDialog({ kind: "save as" })} />
@@ -74,7 +75,7 @@ export function Toolbar() {
         <Tool name="Redo" icon="redo" keys="Ctrl Shift Z" hint={redoLabel ? `Redo: ${redoLabel}` : "Nothing to redo"} disabled={!redoLabel} onClick={() => void redo()} />
         <Tool name="Add block" icon="add" keys="Ctrl K" onClick={add} />
         <Tool name="Add note" icon="note" onClick={() => void addNote(placeForNew())} />
-        <Tool name="Tidy up" icon="tidy" onClick={() => void tidy()} />
+        <Tool name="Tidy up" icon="tidy" onClick={() => void tidy().then((done) => done && fit())} />
         <Tool name="Fit" icon="fit" keys="F" hint="Fit all blocks into view" onClick={() => fit()} />
       </Group>
       <Group label="Run">
@@ -101,30 +102,17 @@ export function Toolbar() {
 /** The name of the page, and whether it is saved. */
 function Title() {
   const { name, path, dirty } = useStore((state) => state.page);
-  const [draft, setDraft] = useState<string | null>(null);
-  useEffect(() => setDraft(null), [name]);
   useEffect(() => {
     document.title = `${dirty ? "● " : ""}${name || "page"} – rowgrad studio`;
   }, [name, dirty]);
-  const commit = (): void => {
-    if (draft !== null && draft.trim() && draft !== name) void setTitle(draft.trim());
-    setDraft(null);
-  };
   return (
     <div className="title">
-      <input
-        type="text"
-        aria-label="Name of the page"
-        value={draft ?? name}
-        size={Math.max(8, Math.min(22, (draft ?? name).length + 1))}
+      <Field
+        label="Name of the page"
+        text={name}
+        size={(shown) => Math.max(8, Math.min(22, shown.length + 1))}
         title={path ?? "not saved yet"}
-        spellCheck={false}
-        onChange={(event) => setDraft(event.target.value)}
-        onBlur={commit}
-        onKeyDown={(event) => {
-          if (event.key === "Enter") commit();
-          if (event.key === "Escape") setDraft(null);
-        }}
+        commit={async (draft) => (draft.trim() ? setTitle(draft.trim()) : Promise.reject(new Error("A page has a name.")))}
       />
       <span className={`dirty${dirty ? " yes" : ""}`} title={dirty ? "not saved" : "saved"}>
         {dirty ? "●" : ""}

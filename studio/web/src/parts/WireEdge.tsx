@@ -11,9 +11,10 @@ export const REACH = 11; // pins are boxes of 22; wires end in their middle
 export const WireEdge = memo(function WireEdge({ sourceX, sourceY, targetX, targetY, selected, data }: EdgeProps) {
   const wire = data as unknown as Wire;
   const look = useStore((state) => lookOf(state.catalogue?.looks, wire.dtype));
+  const held = useStore((state) => state.wiring?.held?.id === wire.id);
   const { path, label } = curve(sourceX - REACH, sourceY, targetX + REACH, targetY, wire.label, wire.siblings > 1);
   return (
-    <g className={`wire${selected ? " selected" : ""}`} style={{ ["--pin" as string]: look.colour }} data-wire={`${nameOf(wire.source)} to ${nameOf(wire.target)}`}>
+    <g className={`wire${selected ? " selected" : ""}${held ? " held" : ""}`} style={{ ["--pin" as string]: look.colour }} data-wire={`${nameOf(wire.source)} to ${nameOf(wire.target)}`}>
       <title>{`${wire.label}, from ${nameOf(wire.source)} to ${nameOf(wire.target)}`}</title>
       <path className="wire-reach react-flow__edge-interaction" d={path} />
       <path className="wire-line" d={path} />
