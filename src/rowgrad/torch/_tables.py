@@ -142,7 +142,7 @@ class Tables:
         """The pooled rows, or None if an id or an offset is bad."""
         values, offsets, weights, bags, is_open = batch
         size, itemsize = values.shape[0], self.numpy.itemsize
-        output = self.result((bags, self.columns))
+        output = self.result(bags, self.columns)
         work = size * (8 + self.widest * itemsize)
         ids = IDS[values.dtype]
         nontemporal = output.nbytes >= NONTEMPORAL
@@ -161,11 +161,11 @@ class Tables:
                 team.note(status == LATE)
         return output
 
-    def result(self, shape: tuple[int, ...]) -> Tensor:
+    def result(self, rows: int, columns: int) -> Tensor:
         """New memory; large results come from what earlier ones have left, since new pages are slow."""
-        if shape[0] * shape[1] * self.numpy.itemsize < memory.POOLED:
-            return torch.empty(shape, dtype=self.dtype)
-        result: Tensor = arrays.TORCH.hand_back(memory.allocate(shape, self.numpy))
+        if rows * columns * self.numpy.itemsize < memory.POOLED:
+            return torch.empty(rows, columns, dtype=self.dtype)
+        result: Tensor = arrays.TORCH.hand_back(memory.allocate((rows, columns), self.numpy))
         return result
 
     def entries(self, batch: Batch, grad: Tensor) -> "Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None]]":

@@ -1,5 +1,7 @@
 """The backward passes of `Tables`: steps of fused optimizers, and compact gradients, each by one kernel call."""
 
+import ctypes
+from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -198,14 +200,13 @@ class TrainedTables(Tables):
         size, items = values.shape[0], len(group.members) * parts
         scaled, weighted, weights_at = self._factors(group, weights)
         bounds = [0, size] if self.features == 1 else batch.bounds() if bags else [0] * (self.features + 1)
-        made, tables = [], []
-        for table in group.tables:
-            _, rows, width, _, _, feature, features, _, _ = table
+        made, described = [], array("q")
+        for _, rows, width, _, _, feature, features, _, _ in group.tables:
             most = max(bounds[feature + features] - bounds[feature], 0)
-            found = torch.empty((1, min(most, rows)), dtype=torch.int64), self.result((min(most, rows), width))
-            made.append(found)
-            tables.append((0, rows, width, found[0].data_ptr(), found[1].data_ptr(), feature, features, most, 0))
-        described = np.array(tables, np.int64)
+            places = torch.empty(1, min(most, rows), dtype=torch.int64)
+            sums = self.result(min(most, rows), width)
+            made.append((places, sums))
+            described.extend((0, rows, width, places.data_ptr(), sums.data_ptr(), feature, features, most, 0))
         entries = size * parts + items * ROOM
         words_at = _lines(items * ITEM_FIELDS * 8)
         others_at = words_at + _lines(entries * 8)
@@ -213,22 +214,19 @@ class TrainedTables(Tables):
         if scaled is not None:
             places_at = factors_at + _lines(entries * self.sums.itemsize)
         scratch = memory.borrow(places_at + (_lines(entries * 8) if scaled is not None else 0))
-        block, at = scratch
+        at = scratch[1]
         status = kernels.tables_grad.gradients(
             run, threads, len(group.members), parts, IDS[values.dtype], group.lanes, scaled, weighted, self.stored,
-            described.ctypes.data, self.address, values.data_ptr(), size, offsets.data_ptr(), is_open, bags, per,
+            described.buffer_info()[0], self.address, values.data_ptr(), size, offsets.data_ptr(), is_open, bags, per,
             weights_at, grad.data_ptr(), self.columns, at, at + words_at, at + others_at,
             self._one_at if scaled is None else at + factors_at, at + places_at,
         )  # fmt: skip
         if status <= 0:
-            begin = at - block.ctypes.data
-            noted = block[begin : begin + items * ITEM_FIELDS * 8].view(np.int64)
-            unique = noted[UNIQUE::ITEM_FIELDS].tolist()
-            for place, (member, (rows, values)) in enumerate(zip(group.members, made, strict=True)):
+            unique = (ctypes.c_int64 * (items * ITEM_FIELDS)).from_address(at)[UNIQUE::ITEM_FIELDS]
+            for place, (member, (places, sums)) in enumerate(zip(group.members, made, strict=True)):
                 count = sum(unique[place * parts : (place + 1) * parts])
-                if count < values.shape[0]:
-                    rows, values = rows.narrow(1, 0, count), values.narrow(0, 0, count)
-                results[member] = rows, values
+                # Views would keep as much memory, and take longer to make.
+                results[member] = places.resize_(1, count), sums.resize_(count, sums.shape[1])
         memory.give_back(scratch)
         if threads > 1:
             team.note(status == LATE)
