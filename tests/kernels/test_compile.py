@@ -1,6 +1,7 @@
 """Compiled kernels on disk: damaged files are replaced, a full disk is no error, many processes write at once."""
 
 import errno
+import gc
 import os
 import pickle
 from collections.abc import Callable
@@ -125,3 +126,25 @@ def test_processes_that_write_at_the_same_time_lose_nothing(monkeypatch: pytest.
     again = compile.kernel(double)
     assert (again(3), again(1.5)) == (6, 3.0)
     assert misses(again) == 0
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_garbage_is_collected_as_before(is_on: bool) -> None:
+    """But not while a kernel is compiled."""
+    found: list[bool] = []
+
+    def work(fails: bool) -> None:
+        found.append(gc.isenabled())
+        if fails:
+            raise ZeroDivisionError
+
+    try:
+        gc.enable() if is_on else gc.disable()
+        assert compile.kernel(double)(1.5) == 3.0
+        compile._without_collection(compile._without_collection, work, False)
+        with pytest.raises(ZeroDivisionError):
+            compile._without_collection(work, True)
+        assert gc.isenabled() == is_on
+        assert found == [False, False]
+    finally:
+        gc.enable()

@@ -1,6 +1,6 @@
 """A new operator brings all that belongs to one; what is missing fails here, with the name of the operator.
 
-Operators that are in `raw_ops` only and have no function are compared with plain loops in a file of their family's name.
+Those that only `raw_ops` has, without a function, are compared with plain loops in a file of their family's name.
 """
 
 import re

@@ -1,6 +1,7 @@
 """Operators in a process that uses PyTorch: its threads run the kernels, and results are those of any other threads."""
 
 import os
+import sys
 import threading
 
 import numpy as np
@@ -103,3 +104,13 @@ def test_a_forked_child_has_helpers_of_its_own(arrays):
 def test_pytorch_with_one_thread_has_no_team():
     torch.set_num_threads(1)
     assert team.team(1 << 30, 2) == (0, 1)
+
+
+def test_the_team_keeps_no_array_alive(arrays, monkeypatch):
+    asked = []
+    monkeypatch.setattr(team, "note", asked.append)
+    before = [sys.getrefcount(array) for array in arrays]
+    for _ in range(3):
+        rowgrad.sparse_segment_mean(*arrays)
+    assert asked
+    assert [sys.getrefcount(array) for array in arrays] == before

@@ -6,6 +6,7 @@ change only in the file of the function itself; kernels here call helpers from o
 each cached kernel covers its file and all files of this folder that it imports.
 """
 
+import gc
 import hashlib
 import os
 import pickle
@@ -30,6 +31,14 @@ from numba.core import caching, event, serialize  # noqa: E402
 from numba.core.codegen import JITCodeLibrary  # noqa: E402
 from numba.core.compiler import Compiler, CompileResult  # noqa: E402
 from numba.core.compiler_lock import global_compiler_lock  # noqa: E402
+from numba.core.typed_passes import InlineOverloads, NopythonRewrites  # noqa: E402
+from numba.core.untyped_passes import (  # noqa: E402
+    InlineClosureLikes,
+    InlineInlinables,
+    LiteralUnroll,
+    MakeFunctionToJitFunction,
+    WithLifting,
+)
 
 FOLDER = Path(__file__).parent
 KERNELS: dict[str, Any] = {}
@@ -69,7 +78,22 @@ class _LateLibrary(_InlinedLibrary):
         passes.run(self._final_module, builder)
 
 
-class _Inliner(Compiler):  # type: ignore[misc]
+class KernelCompiler(Compiler):  # type: ignore[misc]
+    """Numba's compiler without what kernels do not need: closures, comprehensions, and expressions of whole arrays."""
+
+    LEFT_OUT = (
+        WithLifting, InlineClosureLikes, MakeFunctionToJitFunction, InlineInlinables, LiteralUnroll, InlineOverloads,
+        NopythonRewrites,
+    )  # fmt: skip
+
+    def define_pipelines(self) -> Any:
+        pipelines = super().define_pipelines()
+        for pipeline in pipelines:
+            pipeline.passes = [(step, text) for step, text in pipeline.passes if step not in self.LEFT_OUT]
+        return pipelines
+
+
+class _Inliner(KernelCompiler):
     library_class = _InlinedLibrary
 
     def __init__(self, typingctx: Any, targetctx: Any, library: Any, *rest: Any) -> None:
@@ -95,8 +119,13 @@ def kernel(function: Callable[..., Any]) -> Any:
     One whose first argument is `workers` may be run by threads of another library (see `team`).
     """
     name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
-    compiled = _shared(function) if "workers" in function.__code__.co_varnames[:1] else function
-    dispatcher = KERNELS[name] = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(compiled)
+    options: dict[str, Any] = {}
+    if "workers" in function.__code__.co_varnames[:1]:
+        from rowgrad._kernels.team import SharedCompiler
+
+        options["pipeline_class"] = SharedCompiler
+    dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
+    KERNELS[name] = dispatcher
     dispatcher._cache = _KernelCache(name, source_stamp(Path(function.__code__.co_filename)))
     compile_for_args = dispatcher._compile_for_args
 
@@ -104,7 +133,7 @@ def kernel(function: Callable[..., Any]) -> Any:
         try:
             if global_compiler_lock.is_locked():  # by this thread, so another one would wait for ever
                 return compile_for_args(*args)
-            return protect.uninterrupted(compile_for_args, *args)
+            return protect.uninterrupted(_without_collection, compile_for_args, *args)
         finally:
             for action in protect.after_compilation:
                 action()
@@ -113,27 +142,26 @@ def kernel(function: Callable[..., Any]) -> Any:
     return dispatcher
 
 
-def _shared(function: Callable[..., Any]) -> Any:
-    """A function with the same arguments that lets the threads of the call run `function`."""
-    from rowgrad._kernels.sharing import note_if_late
-    from rowgrad._kernels.team import run_shared
+_compiling = 0  # threads that have stopped the collection of garbage
+_collects = False  # whether it was on before
+_collection = threading.Lock()
 
-    code = function.__code__
-    names = ", ".join(code.co_varnames[: code.co_argcount])
-    source = (
-        f"def {function.__name__}({names}):\n"
-        f"    result = run_shared(workers, body, ({names}))\n"
-        f"    note_if_late(workers)\n"
-        f"    return result\n"
-    )
-    found: dict[str, Any] = {
-        "__name__": function.__module__,
-        "body": inline_late(function),
-        "run_shared": run_shared,
-        "note_if_late": note_if_late,
-    }
-    exec(source, found)
-    return found[function.__name__]
+
+def _without_collection(function: Callable[..., Any], *args: Any) -> Any:
+    """Call `function` while no garbage is collected: it makes many objects, and each round looks at all there are."""
+    global _compiling, _collects
+    with _collection:
+        if _compiling == 0:
+            _collects = gc.isenabled()
+            gc.disable()
+        _compiling += 1
+    try:
+        return function(*args)
+    finally:
+        with _collection:
+            _compiling -= 1
+            if _compiling == 0 and _collects:
+                gc.enable()
 
 
 def inline(function: Callable[..., Any]) -> Any:

@@ -14,7 +14,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba.extending import overload
+from numba import types
+from numba.extending import intrinsic, overload
 
 from rowgrad._kernels.compile import INLINE_LATE, inline_late
 from rowgrad._kernels.kinds import (
@@ -30,7 +31,7 @@ from rowgrad._kernels.kinds import (
 from rowgrad._kernels.lanes import (
     add_across,
     block_start,
-    clamp,
+    clamped,
     count,
     fetch,
     fill,
@@ -38,7 +39,10 @@ from rowgrad._kernels.lanes import (
     load,
     narrowed,
     put,
+    read,
     root,
+    rooted,
+    spread,
     store,
     zeros1,
     zeros16,
@@ -71,19 +75,45 @@ def _by_rule(choose: Callable[[int, bool], Callable[..., Any]], place: int = 0) 
     return chosen
 
 
-def _as_given(rule, lanes, numbers, scale, decay, value, grads, there):
-    return load(lanes, grads, there)
+# The next two are called for several widths of vectors in one kernel; as code for LLVM, they are compiled at once.
 
 
-def _clipped(rule, lanes, numbers, scale, decay, value, grads, there):
-    step = clamp(load(lanes, grads, there), numbers[9]) * fill(lanes, scale)
-    if decay != 0:
-        step = step + fill(lanes, decay) * value
-    return step
+@intrinsic
+def _gradient(typingctx, rule, lanes, most, scale, decay, value, grads, there):
+    """A block of a row's gradient; if they are adjusted, clipped, and with `decay` times the row's `value` added."""
+    _, is_adjusted = divmod(rule.ndim - 1, 2)
+
+    def codegen(context, builder, signature, args):
+        step = read(context, builder, lanes, grads, args[6], args[7])
+        if not is_adjusted:
+            return step
+        high, factor, share = _rounded(context, builder, lanes, args[2:5])
+        step = builder.fmul(clamped(builder, step, high), spread(builder, factor, lanes.count))
+        decayed = builder.fadd(step, builder.fmul(spread(builder, share, lanes.count), args[5]))
+        nothing = context.get_constant(types.float64, 0.0)
+        return builder.select(builder.fcmp_unordered("!=", args[4], nothing), decayed, step)
+
+    number = types.float64
+    return lanes(rule, lanes, number, number, number, value, grads, types.intp), codegen
 
 
-# A block of a row's gradient, clipped, with `decay` times the row's `value` added.
-_gradient = _by_rule(lambda kind, adjusted: _clipped if adjusted else _as_given)
+@intrinsic
+def _direction(typingctx, lanes, correction, eps, decay, value, mean, square):
+    """The step of LAMB before it is scaled: correction · mean / (√square + eps) + decay · value."""
+
+    def codegen(context, builder, signature, args):
+        rounded = _rounded(context, builder, lanes, args[1:4])
+        factor, small, share = (spread(builder, number, lanes.count) for number in rounded)
+        step = builder.fdiv(builder.fmul(factor, args[5]), builder.fadd(rooted(builder, lanes, args[6]), small))
+        return builder.fadd(step, builder.fmul(share, args[4]))
+
+    number = types.float64
+    return lanes(lanes, number, number, number, lanes, lanes, lanes), codegen
+
+
+def _rounded(context, builder, lanes, numbers):
+    """Numbers of float64 in the type of the row."""
+    return [context.cast(builder, number, types.float64, lanes.dtype) for number in numbers]
 
 
 @inline_late
@@ -92,7 +122,7 @@ def _square_columns(zeros, column, rule, numbers, scale, decay, table, row, grad
     squares = zeros
     while column + count(zeros) <= width:
         value = load(zeros, table, row * width + column)
-        step = _gradient(rule, zeros, numbers, scale, decay, value, grads, place * width + column)
+        step = _gradient(rule, zeros, numbers[9], scale, decay, value, grads, place * width + column)
         squares = squares + step * step
         column += count(zeros)
     return column, np.float64(first_of(add_across(squares)))
@@ -134,25 +164,18 @@ def _row_wise_adam_rate(rule, lanes, numbers, scale, table, row, grads, place, w
 
 
 @inline_late
-def _direction(lanes, numbers, value, mean, square):
-    """The step of LAMB before it is scaled."""
-    step = fill(lanes, numbers[8]) * mean / (root(square) + fill(lanes, numbers[7]))
-    return step + fill(lanes, numbers[1]) * value
-
-
-@inline_late
 def _average_columns(zeros, column, rule, numbers, scale, table, row, grads, place, width, first, second):
     """Σ of the squares of a row and of its step, over the columns that blocks of the width of `zeros` cover."""
     values, steps = zeros, zeros
     while column + count(zeros) <= width:
         here = row * width + column
         value = load(zeros, table, here)
-        grad = _gradient(rule, zeros, numbers, scale, 0.0, value, grads, place * width + column)
+        grad = _gradient(rule, zeros, numbers[9], scale, 0.0, value, grads, place * width + column)
         mean = fill(zeros, numbers[3]) * load(zeros, first, here) + fill(zeros, numbers[4]) * grad
         square = fill(zeros, numbers[5]) * load(zeros, second, here) + fill(zeros, numbers[6]) * (grad * grad)
         store(first, here, mean)
         store(second, here, square)
-        step = _direction(zeros, numbers, value, mean, square)
+        step = _direction(zeros, numbers[8], numbers[7], numbers[1], value, mean, square)
         values = values + value * value
         steps = steps + step * step
         column += count(zeros)
@@ -218,7 +241,8 @@ def _row_wise_adam(rule, lanes, numbers, rate, value, step, here, fresh, first, 
 
 
 def _lamb(rule, lanes, numbers, rate, value, step, here, fresh, first, second):
-    return fill(lanes, rate) * _direction(lanes, numbers, value, load(lanes, first, here), load(lanes, second, here))
+    mean, square = load(lanes, first, here), load(lanes, second, here)
+    return fill(lanes, rate) * _direction(lanes, numbers[8], numbers[7], numbers[1], value, mean, square)
 
 
 _STEPS = {
@@ -257,7 +281,7 @@ def _change_adjusted(lanes, rule, numbers, table, row, grads, place, width, firs
         fresh = count(narrow) - (column - start)
         here = row * width + start
         value = load(narrow, table, here)
-        grad = _gradient(rule, narrow, numbers, scale, numbers[1], value, grads, place * width + start)
+        grad = _gradient(rule, narrow, numbers[9], scale, numbers[1], value, grads, place * width + start)
         step = _step(rule, narrow, numbers, rate, value, grad, here, fresh, first, second)
         put(table, here, fill(narrow, numbers[2]) * value - step, fresh)
         column += count(narrow)
@@ -285,7 +309,7 @@ def _change_adjusted_to_next(lanes, rule, numbers, table, row, grads, place, wid
         start = block_start(narrow, column, width)
         fresh = count(narrow) - (column - start)
         value = load(narrow, table, row * width + start)
-        grad = _gradient(rule, narrow, numbers, scale, numbers[1], value, grads, place * width + start)
+        grad = _gradient(rule, narrow, numbers[9], scale, numbers[1], value, grads, place * width + start)
         new = _next_value(rule, narrow, numbers, value, grad, row, width, start, fresh, first, second)
         put(table, row * width + start, new, fresh)
         column += count(narrow)

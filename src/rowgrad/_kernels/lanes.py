@@ -124,7 +124,7 @@ def take_last(typingctx: Any, new: Any, old: Any, fresh: Any) -> Any:
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         numbers = ir.Constant(ir.VectorType(INT32, new.count), list(range(new.count)))
-        stays = _spread(builder, builder.sub(INT32(new.count), builder.trunc(args[2], INT32)), new.count)
+        stays = spread(builder, builder.sub(INT32(new.count), builder.trunc(args[2], INT32)), new.count)
         return builder.select(builder.icmp_signed("<", numbers, stays), args[1], args[0])
 
     return new(new, old, types.int64), codegen
@@ -145,7 +145,7 @@ def fill(typingctx: Any, lanes: Any, value: Any) -> Any:
     """`value` in every lane."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _spread(builder, context.cast(builder, args[1], value, lanes.dtype), lanes.count)
+        return spread(builder, context.cast(builder, args[1], value, lanes.dtype), lanes.count)
 
     return lanes(lanes, value), codegen
 
@@ -155,10 +155,15 @@ def load(typingctx: Any, lanes: Any, array: Any, start: Any) -> Any:
     """`count(lanes)` values of `array` from `start`, as the type they are summed in."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointer, size = _pointer(context, builder, array, args[1], args[2], lanes.count)
-        return _widen(builder, builder.load(pointer, align=size), array.dtype, lanes)
+        return read(context, builder, lanes, array, args[1], args[2])
 
     return lanes(lanes, array, types.intp), codegen
+
+
+def read(context: Any, builder: Any, lanes: Lanes, array: Any, value: Any, start: Any) -> Any:
+    """Code for `load`."""
+    pointer, size = _pointer(context, builder, array, value, start, lanes.count)
+    return _widen(builder, builder.load(pointer, align=size), array.dtype, lanes)
 
 
 @intrinsic
@@ -226,7 +231,7 @@ def keep_if(typingctx: Any, condition: Any, lanes: Any) -> Any:
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         bits = ir.IntType(lanes.dtype.bitwidth)
-        mask = _spread(builder, builder.sext(args[0], bits), lanes.count)
+        mask = spread(builder, builder.sext(args[0], bits), lanes.count)
         return builder.bitcast(builder.and_(builder.bitcast(args[1], mask.type), mask), args[1].type)
 
     return lanes(types.boolean, lanes), codegen
@@ -237,12 +242,16 @@ def root(typingctx: Any, lanes: Any) -> Any:
     """The square root of each lane, rounded correctly."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        vector = args[0].type
-        name = f"llvm.sqrt.v{lanes.count}f{lanes.dtype.bitwidth}"
-        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector]), name)
-        return builder.call(function, args)
+        return rooted(builder, lanes, args[0])
 
     return lanes(lanes), codegen
+
+
+def rooted(builder: Any, lanes: Lanes, value: Any) -> Any:
+    """Code for `root`."""
+    name = f"llvm.sqrt.v{lanes.count}f{lanes.dtype.bitwidth}"
+    kind = ir.FunctionType(value.type, [value.type])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [value])
 
 
 @intrinsic
@@ -250,13 +259,17 @@ def clamp(typingctx: Any, lanes: Any, bound: Any) -> Any:
     """Each lane, or the nearest of -bound and bound if it is further from 0; NaN stays NaN."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        high = context.cast(builder, args[1], bound, lanes.dtype)
-        value, highs = args[0], _spread(builder, high, lanes.count)
-        lows = _spread(builder, builder.fneg(high), lanes.count)
-        value = builder.select(builder.fcmp_ordered(">", value, highs), highs, value)
-        return builder.select(builder.fcmp_ordered("<", value, lows), lows, value)
+        return clamped(builder, args[0], context.cast(builder, args[1], bound, lanes.dtype))
 
     return lanes(lanes, bound), codegen
+
+
+def clamped(builder: Any, value: Any, high: Any) -> Any:
+    """Code for `clamp`."""
+    highs = spread(builder, high, value.type.count)
+    lows = spread(builder, builder.fneg(high), value.type.count)
+    value = builder.select(builder.fcmp_ordered(">", value, highs), highs, value)
+    return builder.select(builder.fcmp_ordered("<", value, lows), lows, value)
 
 
 @intrinsic
@@ -268,7 +281,7 @@ def power(typingctx: Any, lanes: Any, exponent: Any) -> Any:
         name = f"llvm.pow.v{lanes.count}f{lanes.dtype.bitwidth}"
         function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector, vector]), name)
         high = context.cast(builder, args[1], exponent, lanes.dtype)
-        return builder.call(function, [args[0], _spread(builder, high, lanes.count)])
+        return builder.call(function, [args[0], spread(builder, high, lanes.count)])
 
     return lanes(lanes, exponent), codegen
 
@@ -310,7 +323,8 @@ def add_across(typingctx: Any, lanes: Any) -> Any:
     return total(lanes), codegen
 
 
-def _spread(builder: Any, scalar: Any, count: int) -> Any:
+def spread(builder: Any, scalar: Any, count: int) -> Any:
+    """Code for `fill`."""
     vector = ir.Constant(ir.VectorType(scalar.type, count), ir.Undefined)
     vector = builder.insert_element(vector, scalar, INT32(0))
     return builder.shuffle_vector(vector, vector, ir.Constant(ir.VectorType(INT32, count), None))

@@ -33,9 +33,9 @@ PHASES = 40
 LINE = 8
 STRIDE = 2 * LINE
 ARRIVALS = PHASES * STRIDE  # how many threads have begun
-# If threads of another library run a call: what starts them, how many they are, the clock when the first had nothing
-# left to do, and whether they let the caller wait after that.
-START, THREADS, FINISHED, LATE = range(ARRIVALS + LINE, ARRIVALS + LINE + 4)
+# If threads of another library run a call: what starts them, how many they are, whether they have been started, the
+# clock when the first had nothing left to do, and whether they let the caller wait after that.
+START, THREADS, RUNNING, FINISHED, LATE = range(ARRIVALS + LINE, ARRIVALS + LINE + 5)
 LONG = 1_000_000  # cycles; such a team may take less to come together after the work is done: half a millisecond
 SPINS = 2000  # looks at a counter before another thread may have the core
 
@@ -173,11 +173,14 @@ def clock(typingctx: Any) -> Any:
     """The cycle counter."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.call(
-            builder.module.declare_intrinsic("llvm.readcyclecounter", (), ir.FunctionType(INT64, [])), []
-        )
+        return read_clock(builder)
 
     return types.int64(), codegen
+
+
+def read_clock(builder: Any) -> Any:
+    """Code that reads it."""
+    return builder.call(builder.module.declare_intrinsic("llvm.readcyclecounter", (), ir.FunctionType(INT64, [])), [])
 
 
 @inline
@@ -199,17 +202,6 @@ def leave(workers, seen):
             atomic_add(counters, FINISHED, clock())
     elif seen >= 0:
         _watch(workers[1], seen)
-
-
-@inline
-def note_if_late(workers):
-    """Note whether another library's threads took long to come together, as they do where cores are busy.
-
-    If two threads noted the end at the same time, the sum of both lies in the future, and says no.
-    """
-    counters = workers[0]
-    if counters[START] != 0:
-        counters[LATE] = waits_since(counters[FINISHED])
 
 
 @inline

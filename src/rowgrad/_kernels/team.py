@@ -2,7 +2,7 @@
 
 Between PyTorch's operators its OpenMP threads stay awake for a while, on the cores that helpers of our own would need.
 Where PyTorch is loaded, that team therefore runs kernels (docs/decisions/threads.md has the measurements): `on_team`
-where a kernel asks for it, `run_shared` around every kernel that shares its work by `Workers`.
+where a kernel asks for it, and by `SharedCompiler` each kernel that shares its work by `Workers`.
 
 A layer holds tensors and makes many small calls, so its kernels take addresses as integers: describing a tensor to
 NumPy takes longer than a small kernel. `at` makes an array of an address, within the kernel.
@@ -12,12 +12,16 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, lowering
+from numba.core.callconv import RETCODE_OK
+from numba.core.compiler_machinery import register_pass
+from numba.core.typed_passes import BaseNativeLowering, NativeLowering
 from numba.extending import intrinsic
 
-from rowgrad._kernels.compile import inline
+from rowgrad._kernels import sharing
+from rowgrad._kernels.compile import KernelCompiler, inline
 from rowgrad._kernels.raw import peek
-from rowgrad._kernels.sharing import LINE, START, STRIDE, THREADS, atomic_add, clock, waits_since
+from rowgrad._kernels.sharing import LINE, STRIDE, atomic_add, clock, read_clock, waits_since
 
 INT64, INT32, BYTES = ir.IntType(64), ir.IntType(32), ir.IntType(8).as_pointer()
 MOST_PHASES = 4
@@ -86,55 +90,104 @@ def on_team(typingctx: Any, run_parallel: Any, threads: Any, body: Any, args: An
     signature = body.get_call_type(typingctx, tuple(args), {})
 
     def codegen(context: Any, builder: Any, _: Any, values: Any) -> Any:
-        _call(context, builder, body, signature, args, values[3], values[0], values[1])
+        compiled = body.dispatcher.get_compile_result(signature)
+        context.add_linking_libs([compiled.library])
+        packer = context.get_arg_packer(args)
+        given = packer.as_arguments(builder, [builder.extract_value(values[3], i) for i in range(len(args))])
+
+        def call(inner: Any, loaded: Any) -> None:
+            context.call_internal_no_propagate(inner, compiled.fndesc, signature, packer.from_arguments(inner, loaded))
+
+        task, address = _make_task(builder, given, call)
+        with builder.if_else(builder.icmp_unsigned("==", values[0], INT64(0))) as (here, there):
+            with here:
+                builder.call(task, [address])
+            with there:
+                _run(builder, values[0], values[1], task, address)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, body, args), codegen
 
 
-def _call(
-    context: Any, builder: Any, body: Any, signature: Any, args: Any, given: Any, start: Any, threads: Any
-) -> Any:
-    """Code that calls `body` with the tuple `given`: here if `start` is 0, else in each thread of the team.
-
-    Gives what the call gave that ended last, which is what each gives.
-    """
-    compiled = body.dispatcher.get_compile_result(signature)
-    context.add_linking_libs([compiled.library])
-    packed = ir.LiteralStructType([context.get_value_type(args), context.get_value_type(signature.return_type)])
+def _make_task(builder: Any, given: Any, call: Any) -> tuple[Any, Any]:
+    """A function that is passed the address of `given`, and calls what `call` writes; and that address."""
+    packed = ir.LiteralStructType([value.type for value in given])
     task = ir.Function(builder.module, ir.FunctionType(ir.VoidType(), [BYTES]), builder.module.get_unique_name("task"))
     task.linkage = "internal"
     inner = ir.IRBuilder(task.append_basic_block())
     data = inner.bitcast(task.args[0], packed.as_pointer())
-    loaded = inner.load(inner.gep(data, [INT32(0), INT32(0)]))
-    _, result = context.call_internal_no_propagate(
-        inner, compiled.fndesc, signature, [inner.extract_value(loaded, i) for i in range(len(args))]
-    )
-    inner.store(result, inner.gep(data, [INT32(0), INT32(1)]))
+    call(inner, [inner.load(inner.gep(data, [INT32(0), INT32(i)])) for i in range(len(given))])
     inner.ret_void()
     shared = cgutils.alloca_once(builder, packed)
-    builder.store(given, builder.gep(shared, [INT32(0), INT32(0)]))
-    address = builder.bitcast(shared, BYTES)
-    with builder.if_else(builder.icmp_unsigned("==", start, INT64(0))) as (here, there):
-        with here:
-            builder.call(task, [address])
-        with there:
-            kind = ir.FunctionType(ir.VoidType(), [task.type, BYTES, INT32, INT32]).as_pointer()
-            builder.call(builder.inttoptr(start, kind), [task, address, builder.trunc(threads, INT32), INT32(0)])
-    return builder.load(builder.gep(shared, [INT32(0), INT32(1)]))
+    for i, value in enumerate(given):
+        builder.store(value, builder.gep(shared, [INT32(0), INT32(i)]))
+    return task, builder.bitcast(shared, BYTES)
 
 
-@intrinsic
-def run_shared(typingctx: Any, workers: Any, body: Any, args: Any) -> Any:
-    """``body(*args)``, by this thread, or by the team that the counters of `workers` name."""
-    signature = body.get_call_type(typingctx, tuple(args), {})
+def _run(builder: Any, start: Any, threads: Any, task: Any, address: Any) -> None:
+    """Code that lets the team run the task."""
+    kind = ir.FunctionType(ir.VoidType(), [task.type, BYTES, INT32, INT32]).as_pointer()
+    builder.call(builder.inttoptr(start, kind), [task, address, builder.trunc(threads, INT32), INT32(0)])
 
-    def codegen(context: Any, builder: Any, _: Any, values: Any) -> Any:
-        counters = context.make_array(workers[0])(context, builder, builder.extract_value(values[0], 0)).data
-        start, threads = (builder.load(builder.gep(counters, [INT64(place)])) for place in (START, THREADS))
-        return _call(context, builder, body, signature, args, values[2], start, threads)
 
-    return signature.return_type(workers, body, args), codegen
+class _SharedLower(lowering.Lower):  # type: ignore[misc]
+    """Writes a kernel whose first argument is `workers`, and which begins by asking the team that they name, if any.
+
+    Each thread of the team then calls the kernel with the same arguments, and the place of its result: all give the
+    same. It comes before anything else, while no references are counted.
+    """
+
+    def lower_function_body(self) -> Any:
+        builder = self.builder
+        builder.position_at_end(super().lower_function_body())
+        workers = self.fndesc.argtypes[0]
+        counters = self.context.make_array(workers[0])(
+            self.context, builder, builder.extract_value(self.fnargs[0], 0)
+        ).data
+
+        def place(number: int) -> Any:
+            return builder.gep(counters, [INT64(number)])
+
+        start = builder.load(place(sharing.START))
+        is_new = builder.icmp_unsigned("==", builder.load(place(sharing.RUNNING)), INT64(0))
+        with builder.if_then(builder.and_(builder.icmp_unsigned("!=", start, INT64(0)), is_new), likely=False):
+            builder.store(INT64(1), place(sharing.RUNNING))
+            task, address = _make_task(builder, self.function.args, self._call)
+            _run(builder, start, builder.load(place(sharing.THREADS)), task, address)
+            # Whether the team took long to come together after the work was done, as it does where cores are busy. If
+            # two threads noted the end at the same time, the sum of both lies in the future, and says no.
+            ended = builder.load(place(sharing.FINISHED))
+            since = builder.sub(read_clock(builder), ended)
+            is_late = builder.and_(
+                builder.icmp_unsigned("!=", ended, INT64(0)), builder.icmp_signed(">", since, INT64(sharing.LONG))
+            )
+            builder.store(builder.zext(is_late, INT64), place(sharing.LATE))
+            self.call_conv._return_errcode_raw(builder, RETCODE_OK)
+        return builder.basic_block
+
+    def _call(self, builder: Any, args: Any) -> None:
+        builder.call(self.function, args)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _SharedLowering(BaseNativeLowering):  # type: ignore[misc]
+    _name = "shared_lowering"
+
+    @property
+    def lowering_class(self) -> Any:
+        return _SharedLower
+
+
+class SharedCompiler(KernelCompiler):
+    """Compiles kernels that `_SharedLower` writes."""
+
+    def define_pipelines(self) -> Any:
+        pipelines = super().define_pipelines()
+        for pipeline in pipelines:
+            pipeline.passes = [
+                (_SharedLowering if step is NativeLowering else step, text) for step, text in pipeline.passes
+            ]
+        return pipelines
 
 
 @inline
