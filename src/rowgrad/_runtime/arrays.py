@@ -237,7 +237,8 @@ def _adopt_tensorflow(value: Any) -> Array:
         except NotImplementedError:  # a variable within `tf.function`
             pass
     raise InvalidArgumentError(
-        "it has no value here: it is a symbolic tensor. Call eagerly, outside `tf.function`.",
+        "it has no value here: it is a symbolic tensor. Call the function of `rowgrad.tensorflow`, or call eagerly, "
+        "outside `tf.function`.",
         code="no-value",
         value=type(value).__name__,
     )
@@ -259,7 +260,8 @@ def _check_unwatched(value: Any) -> None:
     if record.should_record_backprop([tensor]) or record.pywrap_tfe.TFE_Py_PackJVPs([tensor])[1]:
         raise InvalidArgumentError(
             "it is watched by a gradient tape or forward accumulator, and plain functions would lose its gradient. "
-            "Pass `tf.stop_gradient(...)` of it, or call within `tape.stop_recording()`.",
+            "Call the function of `rowgrad.tensorflow`; or pass `tf.stop_gradient(...)` of it, or call within "
+            "`tape.stop_recording()`.",
             code="requires-grad",
         )
 
