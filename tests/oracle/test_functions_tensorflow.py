@@ -417,3 +417,14 @@ def test_the_guides_snippet() -> None:
     finally:
         _lookups._pooled = pooled
     assert calls
+
+
+def test_ids_and_offsets_of_ragged_tensors() -> None:
+    found = rowgrad.from_ragged(tf.ragged.constant([[5, 3], [], [8]]))
+    assert found.ids.numpy().tolist() == [5, 3, 8] and found.offsets.numpy().tolist() == [0, 2, 2, 3]
+    assert found.ids.dtype == found.offsets.dtype == tf.int32
+    assert rowgrad.from_ragged(tf.constant([[1, 2], [3, 4]])).offsets.tolist() == [0, 2, 4]
+    with pytest.raises(rowgrad.InvalidArgumentError, match="rows inside rows"):
+        rowgrad.from_ragged(tf.ragged.constant([[[1]]]))
+    with pytest.raises(rowgrad.DTypeError, match="whole numbers"):
+        rowgrad.from_ragged(tf.ragged.constant([[1.0]]))

@@ -60,13 +60,24 @@ def adopt(value: Any) -> Array:
         array = np.asarray(value)
     except (ValueError, TypeError, OverflowError, RuntimeError) as error:
         raise InvalidArgumentError(
-            f"it cannot be read as an array ({_first_line(error)}). Lists must be nested evenly.",
+            f"it cannot be read as an array ({_first_line(error)}). Lists must be nested evenly; `rowgrad.from_ragged` "
+            "takes rows of different lengths.",
             code="not-an-array",
             value=type(value).__name__,
         ) from error
     if isinstance(value, list | tuple) and _tensorflow_records():
         _check_items(value, array.ndim)
+    if array.dtype == object and array.ndim == 1 and array.size and isinstance(array[0], list | tuple | np.ndarray):
+        raise _is_ragged(f"a {type(value).__name__} of lists")
     return array
+
+
+def _is_ragged(what: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"it is {what}, with rows of different lengths. `ids, offsets = rowgrad.from_ragged(...)` takes it.",
+        code="not-an-array",
+        value=what,
+    )
 
 
 def settle(array: Array) -> Array:
@@ -282,14 +293,28 @@ def _to_tensorflow(array: Array) -> Any:
 
 
 def _adopt_dlpack(value: Any) -> Array:
+    is_arrow = type(value).__module__.partition(".")[0] == "pyarrow" and hasattr(value, "to_numpy")
     try:
-        return np.from_dlpack(value)
+        return np.asarray(value.to_numpy()) if is_arrow else np.from_dlpack(value)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        if is_arrow:
+            raise _not_lent_by_arrow(value) from error
         raise InvalidArgumentError(
             f"it cannot be lent by DLPack ({_first_line(error)}). Copy it to the CPU first.",
             code="not-on-cpu",
             value=type(value).__name__,
         ) from error
+
+
+def _not_lent_by_arrow(value: Any) -> InvalidArgumentError:
+    if hasattr(value, "flatten") and hasattr(value, "values"):
+        return _is_ragged(f"a column of {value.type}")
+    remedy = "Fill them, with fill_null(...)" if value.null_count else "Pass a column of numbers, or cast it"
+    return InvalidArgumentError(
+        f"it is a column of {value.type} with {value.null_count} nulls, which is no array of numbers. {remedy}.",
+        code="has-nulls" if value.null_count else "not-an-array",
+        value=str(value.type),
+    )
 
 
 NUMPY = Kind("numpy", _adopt_numpy, _same)
