@@ -50,6 +50,7 @@ def stubs() -> dict[Path, str]:
         ),
         SOURCE / "torch/__init__.pyi": _torch(),
         SOURCE / "jax/__init__.pyi": _jax(),
+        SOURCE / "tensorflow/__init__.pyi": _tensorflow(),
     }
     every = [*OPERATORS.values(), *page_operators.OPERATORS.values()]
     for module in sorted({operator.result.__module__ for operator in every if operator.result}):
@@ -127,6 +128,27 @@ def _jax() -> str:
         _import_results(OPERATORS.values()),
         "from rowgrad._runtime.types import ArrayLike\n",
         _imports(path) + _all(_listed(path)),
+        *(stub(name, by_function()[name]) for name in top_level()),
+    ])  # fmt: skip
+
+
+def _tensorflow() -> str:
+    """Inputs of all kinds, and tensors; look-ups have TensorFlow's arguments."""
+    path = SOURCE / "tensorflow/__init__.py"
+
+    def stub(name: str, operators: list[Operator]) -> str:
+        attributes = function_attributes(operators[-1])
+        settings = [p for p in function_signature(operators).parameters.values() if p.name in attributes]
+        return _function(name, operators, settings, "tf.Tensor")
+
+    lookups = ["embedding_lookup_sparse", "patch", "safe_embedding_lookup_sparse"]
+    return "".join([
+        HEADER + "from typing import Any\n\nimport tensorflow as tf\n\n",
+        _import_results(OPERATORS.values()),
+        "from rowgrad._runtime.types import ArrayLike\n",
+        _imports(path),
+        *(f"from rowgrad.tensorflow._lookups import {name} as {name}\n" for name in lookups),
+        _all(sorted([*lookups, *_listed(path)])),
         *(stub(name, by_function()[name]) for name in top_level()),
     ])  # fmt: skip
 

@@ -20,7 +20,7 @@ RAW_ONLY = ["IndexRank", "ChosenRank", *(name for name in OPERATORS if name.ends
 
 
 def loaded(name: str) -> ModuleType:
-    for needed in ("jax", "torch"):
+    for needed in ("jax", "torch"):  # TensorFlow's needs none for checkpoints
         if name.startswith(f"rowgrad.{needed}"):
             framework(needed)
     return import_module(name)

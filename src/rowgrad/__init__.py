@@ -13,6 +13,7 @@ from rowgrad import errors as errors
 from rowgrad._ops import functions as _functions
 from rowgrad._ops.callables import top_level as _top_level
 from rowgrad._ops.embedding_lookup import embedding_lookup, embedding_lookup_sparse, safe_embedding_lookup_sparse
+from rowgrad._ops.from_ragged import RaggedIds, from_ragged
 from rowgrad._ops.plan import Plan, plan
 from rowgrad._ops.ragged_tensor import RaggedTensor, row_splits_to_segment_ids, segment_ids_to_row_splits
 from rowgrad._ops.results import (
@@ -62,6 +63,7 @@ __all__ = [
     "OutOfRangeError",
     "PageError",
     "Plan",
+    "RaggedIds",
     "RaggedTensor",
     "ReshapedEntries",
     "RowGradient",
@@ -75,6 +77,7 @@ __all__ = [
     "embedding_lookup",
     "embedding_lookup_sparse",
     "errors",
+    "from_ragged",
     "get_num_threads",
     "plan",
     "row_splits_to_segment_ids",

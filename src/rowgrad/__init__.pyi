@@ -16,6 +16,8 @@ from rowgrad import tables as tables
 from rowgrad import tensorflow as tensorflow
 from rowgrad import torch as torch
 from rowgrad._runtime.types import A, ArrayLike, Listed, NumPy, Plain, Tensor
+from rowgrad._ops.from_ragged import RaggedIds as RaggedIds
+from rowgrad._ops.from_ragged import from_ragged as from_ragged
 from rowgrad._ops.plan import Plan as Plan
 from rowgrad._ops.plan import plan as plan
 from rowgrad._ops.ragged_tensor import RaggedTensor as RaggedTensor
@@ -61,6 +63,7 @@ __all__ = [
     "OutOfRangeError",
     "PageError",
     "Plan",
+    "RaggedIds",
     "RaggedTensor",
     "ReshapedEntries",
     "RowGradient",
@@ -76,6 +79,7 @@ __all__ = [
     "embedding_lookup_sparse",
     "errors",
     "features",
+    "from_ragged",
     "get_num_threads",
     "optim",
     "plan",

@@ -118,6 +118,15 @@ def test_pytorch(tmp_path: Path) -> None:
     assert found["model"]["of_bfloat16"].dtype is torch.bfloat16 and not found["state"]
 
 
+def test_files_of_keras(tmp_path: Path) -> None:
+    framework("h5py")
+    run(FOLDER / "recommender.keras", tmp_path / "moved")
+    optimizer, state = load_checkpoint(FOLDER / "keras_adagrad").optimizer(TABLES[0])
+    with rowgrad.Table.open(tmp_path / "moved" / "item_table.embeddings") as table:
+        assert table.optimizer == optimizer
+        np.testing.assert_array_equal(table.state["sum"], state["sum"])
+
+
 def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
     out = tmp_path / "moved"
     run(FOLDER / "keras_adagrad", out)

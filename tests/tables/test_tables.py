@@ -295,3 +295,23 @@ def test_relative_paths_survive_a_change_of_folder(tmp_path: Path, monkeypatch: 
         table.array[0] = 5
     with Table.open(tmp_path / "t") as table:
         assert table.array[0, 0] == 5
+
+
+def test_state_that_begins_with_other_values(tmp_path: Path) -> None:
+    """As when it was trained elsewhere: arrays row by row, and the number of steps."""
+
+    def first(row: int, block: Array) -> None:
+        block[:] = np.arange(row, row + len(block))[:, None]
+
+    def steps(row: int, block: Array) -> None:
+        block[:] = 7
+
+    given = {"v": first, "step": steps}
+    with Table.create(tmp_path / "t", 5, 2, optimizer=optim.Adam(lr=0.1), state_initializers=given) as table:
+        assert table.state["v"].tolist() == [[row, row] for row in range(5)]
+        assert not table.state["m"].any() and table.state["step"] == 7
+    with pytest.raises(rowgrad.InvalidArgumentError, match=r"has 'sum'; the optimizer keeps m, v, step"):
+        Table.create(tmp_path / "u", 5, 2, optimizer=optim.Adam(lr=0.1), state_initializers={"sum": first})
+    with pytest.raises(rowgrad.InvalidArgumentError, match="gave back a int"):
+        Table.create(tmp_path / "u", 5, 2, optimizer=optim.Adam(lr=0.1), state_initializers={"m": lambda row, block: 1})
+    assert [path.name for path in tmp_path.iterdir()] == ["t"]

@@ -16,6 +16,7 @@ from rowgrad import RowGradient
 from rowgrad._runtime import checksums, files
 from rowgrad.errors import FileError, InvalidArgumentError
 from rowgrad.tensorflow import load_checkpoint
+from rowgrad.tensorflow._names import slot_of
 from rowgrad.tensorflow._protobuf import Damage, Message, varint
 from rowgrad.tensorflow._sstable import slice_key
 
@@ -115,6 +116,42 @@ def test_files_of_keras(kind: str) -> None:
         assert not checkpoint[name].flags.writeable
     table = "item_table/0" if kind.endswith(".weights.h5") else TABLES[0]
     assert_same(checkpoint.rows(table, 3, 5), same.rows(TABLES[0], 3, 5))
+
+
+def test_files_of_keras_2(tmp_path: Path) -> None:
+    """Made by hand as Keras 2 wrote them: names end in :0, state has paths, and names are in several attributes."""
+    h5py = framework("h5py")
+    rows = np.arange(6, dtype=np.float32).reshape(3, 2)
+    with h5py.File(tmp_path / "old.h5", "w") as file:
+        layer = file.create_group("model_weights/user")
+        layer.attrs["weight_names0"], layer.attrs["weight_names1"] = [b"user/embeddings:0"], [b"user/bias:0"]
+        layer["user/embeddings:0"], layer["user/bias:0"] = rows, rows[0]
+        state = file.create_group("optimizer_weights")
+        names = ["Adam/iter:0", "Adam/user/embeddings/m:0", "Adam/user/embeddings/v:0"]
+        state.attrs["weight_names"] = [name.encode() for name in names]
+        for name, value in zip(names, (np.int64(4), rows + 1, rows + 2), strict=True):
+            state[name] = value
+    checkpoint = load_checkpoint(tmp_path / "old.h5")
+    assert set(checkpoint) == {
+        "Adam/iter", "user/bias", "user/embeddings", "user/embeddings@optimizer/m", "user/embeddings@optimizer/v",
+    }  # fmt: skip
+    assert_same(checkpoint["user/embeddings@optimizer/v"], rows + 2)
+    assert checkpoint.slots("user/embeddings").keys() == {"m", "v"}
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("adagrad/user_embeddings_accumulator", ("user/embeddings", "accumulator")),
+        ("adam/user_embeddings_2_momentum", ("user/embeddings_2", "momentum")),
+        ("Adam/m/user/embeddings", ("user/embeddings", "m")),
+        ("Adam/user/embeddings/v", ("user/embeddings", "v")),
+        ("adam/iteration", None),
+        ("adam/user_embeddings_", None),
+    ],
+)
+def test_names_of_slots(name: str, found: tuple[str, str] | None) -> None:
+    assert slot_of(name, ["user/embeddings", "user/embeddings_2", ""]) == found
 
 
 def test_damaged_files_of_keras(tmp_path: Path) -> None:

@@ -60,13 +60,24 @@ def adopt(value: Any) -> Array:
         array = np.asarray(value)
     except (ValueError, TypeError, OverflowError, RuntimeError) as error:
         raise InvalidArgumentError(
-            f"it cannot be read as an array ({_first_line(error)}). Lists must be nested evenly.",
+            f"it cannot be read as an array ({_first_line(error)}). Lists must be nested evenly; `rowgrad.from_ragged` "
+            "takes rows of different lengths.",
             code="not-an-array",
             value=type(value).__name__,
         ) from error
     if isinstance(value, list | tuple) and _tensorflow_records():
         _check_items(value, array.ndim)
+    if array.dtype == object and array.ndim == 1 and array.size and isinstance(array[0], list | tuple | np.ndarray):
+        raise _is_ragged(f"a {type(value).__name__} of lists")
     return array
+
+
+def _is_ragged(what: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"it is {what}, with rows of different lengths. `ids, offsets = rowgrad.from_ragged(...)` takes it.",
+        code="not-an-array",
+        value=what,
+    )
 
 
 def settle(array: Array) -> Array:
@@ -238,7 +249,8 @@ def _adopt_tensorflow(value: Any) -> Array:
         except NotImplementedError:  # a variable within `tf.function`
             pass
     raise InvalidArgumentError(
-        "it has no value here: it is a symbolic tensor. Call eagerly, outside `tf.function`.",
+        "it has no value here: it is a symbolic tensor. Call the function of `rowgrad.tensorflow`, or call eagerly, "
+        "outside `tf.function`.",
         code="no-value",
         value=type(value).__name__,
     )
@@ -260,7 +272,8 @@ def _check_unwatched(value: Any) -> None:
     if record.should_record_backprop([tensor]) or record.pywrap_tfe.TFE_Py_PackJVPs([tensor])[1]:
         raise InvalidArgumentError(
             "it is watched by a gradient tape or forward accumulator, and plain functions would lose its gradient. "
-            "Pass `tf.stop_gradient(...)` of it, or call within `tape.stop_recording()`.",
+            "Call the function of `rowgrad.tensorflow`; or pass `tf.stop_gradient(...)` of it, or call within "
+            "`tape.stop_recording()`.",
             code="requires-grad",
         )
 
@@ -281,14 +294,28 @@ def _to_tensorflow(array: Array) -> Any:
 
 
 def _adopt_dlpack(value: Any) -> Array:
+    is_arrow = type(value).__module__.partition(".")[0] == "pyarrow" and hasattr(value, "to_numpy")
     try:
-        return np.from_dlpack(value)
+        return np.asarray(value.to_numpy()) if is_arrow else np.from_dlpack(value)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        if is_arrow:
+            raise _not_lent_by_arrow(value) from error
         raise InvalidArgumentError(
             f"it cannot be lent by DLPack ({_first_line(error)}). Copy it to the CPU first.",
             code="not-on-cpu",
             value=type(value).__name__,
         ) from error
+
+
+def _not_lent_by_arrow(value: Any) -> InvalidArgumentError:
+    if hasattr(value, "flatten") and hasattr(value, "values"):
+        return _is_ragged(f"a column of {value.type}")
+    remedy = "Fill them, with fill_null(...)" if value.null_count else "Pass a column of numbers, or cast it"
+    return InvalidArgumentError(
+        f"it is a column of {value.type} with {value.null_count} nulls, which is no array of numbers. {remedy}.",
+        code="has-nulls" if value.null_count else "not-an-array",
+        value=str(value.type),
+    )
 
 
 NUMPY = Kind("numpy", _adopt_numpy, _same)

@@ -9,6 +9,7 @@ import json
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -110,17 +111,16 @@ def _open(path: Path) -> tuple[dict[str, Any], Any]:
 def _variables(file: Any, config: dict[str, Any]) -> Iterator[_Found]:
     if "model_weights" in file or "layer_names" in file.attrs:  # the older format, which has names
         layers = file.get("model_weights", file)
-        for layer in sorted(layers):
-            for name in map(_text, layers[layer].attrs.get("weight_names", ())):
-                yield _Found(name, f"{layers.name}/{layer}/{name}".replace("//", "/"))
-        state = file.get("optimizer_weights", {})
-        for group in state:
-            yield from (_Found(f"{group}/{name}", f"{state.name}/{group}/{name}", True) for name in state[group])
+        groups = [(layers[layer], False) for layer in sorted(layers)]
+        groups += [(file["optimizer_weights"], True)] if "optimizer_weights" in file else []
+        for group, is_state in groups:
+            for name in _weight_names(group.attrs):
+                yield _Found(name.removesuffix(":0"), f"{group.name}/{name}", is_state)
         return
     classes = {layer["config"]["name"]: layer["class_name"] for layer in _layers(config)}
-    groups: list[str] = []
-    file.visititems(lambda path, each: groups.append(path) if path.rpartition("/")[2] == "vars" else None)
-    for group in groups:
+    paths: list[str] = []
+    file.visititems(lambda path, each: paths.append(path) if path.rpartition("/")[2] == "vars" else None)
+    for group in paths:
         layer = _text(file[group].attrs.get("name", "")) or group.removesuffix("/vars") or "model"
         is_state = group.partition("/")[0] == "optimizer"
         called = _NUMBERS if is_state else _CALLED.get(classes.get(layer, ""), ())
@@ -129,6 +129,14 @@ def _variables(file: Any, config: dict[str, Any]) -> Iterator[_Found]:
             named = number < len(called) and not (is_state and file[group][position].shape)
             name = called[number] if named else position
             yield _Found(f"{layer}/{name}", f"/{group}/{position}", is_state)
+
+
+def _weight_names(attributes: Any) -> list[str]:
+    """The names of variables, which Keras spreads over several attributes if they are many."""
+    if "weight_names" in attributes:
+        return [_text(name) for name in attributes["weight_names"]]
+    parts = takewhile(attributes.__contains__, (f"weight_names{number}" for number in count()))
+    return [_text(name) for part in parts for name in attributes[part]]
 
 
 def _layers(config: Any) -> Iterator[dict[str, Any]]:

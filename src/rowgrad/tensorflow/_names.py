@@ -145,13 +145,16 @@ def _keras_slots(
 def slot_of(full: str, variables: Iterable[str]) -> tuple[str, str] | None:
     """The variable and the slot that the name of an optimizer's variable is made of.
 
-    Keras 3 has "adagrad/user_embeddings_accumulator" for "user/embeddings", Keras 2 "Adam/m/user/embeddings".
+    Keras 3 has "adagrad/user_embeddings_accumulator" for "user/embeddings", Keras 2 "Adam/m/user/embeddings" or
+    "Adam/user/embeddings/m".
     """
     rest = full.partition("/")[2]
     for variable in sorted(filter(None, variables), key=len, reverse=True):
         flat = variable.replace("/", "_") + "_"
         if rest.startswith(flat) and len(rest) > len(flat):
             return variable, rest.removeprefix(flat)
+        if rest.startswith(f"{variable}/") and "/" not in (slot := rest.removeprefix(f"{variable}/")):
+            return variable, slot
         if rest.endswith(f"/{variable}"):
             return variable, rest.removesuffix(f"/{variable}").rpartition("/")[2]
     return None
