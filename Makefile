@@ -8,7 +8,7 @@ PYTHON ?= python3
 FRAMEWORKS ?= torch==2.13.0 fbgemm-gpu-cpu==1.8.0 jax optax flax equinox scipy matplotlib polars
 TENSORFLOW ?= tensorflow-cpu==2.21.0
 # Whom `make bench` measures against, and what draws its picture.
-PEERS ?= $(TENSORFLOW) torch==2.13.0 fbgemm-gpu-cpu==1.8.0 matplotlib
+PEERS ?= $(TENSORFLOW) torch==2.13.0 fbgemm-gpu-cpu==1.8.0 scipy matplotlib
 
 # Two test processes, each with whole files; `make test PARALLEL=` runs all tests in one.
 PARALLEL ?= -n 2 --dist loadfile

@@ -46,7 +46,7 @@ class Case:
     id: str
     op: str
     tags: list[str]
-    args: dict[str, Array]
+    args: dict[str, Any]  # arrays, or lists of them
     attrs: dict[str, Any] = field(default_factory=dict)
     cmp: str = "bits"
     out: dict[str, Array] | None = None
@@ -56,7 +56,12 @@ class Case:
     @property
     def terms(self) -> int:
         """No sum of this case holds more numbers than this."""
-        return max([1, *(array.size for name, array in self.args.items() if name in SUMMED)])
+        return max([1, *(np.size(array) for name, array in self.args.items() if name in SUMMED and self.plain)])
+
+    @property
+    def plain(self) -> bool:
+        """Whether it takes arrays only, no lists of them."""
+        return not any(isinstance(value, list) for value in self.args.values())
 
 
 def dtype(name: str) -> np.dtype[Any]:
@@ -69,26 +74,33 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
     return "string" if dtype.kind == "O" else dtype.name
 
 
-def decode(tensor: dict[str, Any]) -> Array:
+def decode(tensor: Any) -> Any:
+    if isinstance(tensor, list):
+        return [decode(each) for each in tensor]
     kind, shape = dtype(tensor["dtype"]), tuple(tensor["shape"])
     if "b64" in tensor:
         return np.frombuffer(base64.b64decode(tensor["b64"]), kind.newbyteorder("<")).reshape(shape).copy()
     if kind.kind == "O":
         array = np.empty(len(tensor["list"]), object)
-        array[:] = [text.encode() for text in tensor["list"]]
+        array[:] = [text.encode(tensor.get("encoding", "utf-8")) for text in tensor["list"]]
         return array.reshape(shape)
     if kind.names:
         return np.array(tensor["list"], kind[0]).view(kind).reshape(shape)
     return np.array(tensor["list"], kind).reshape(shape)
 
 
-def encode(array: Array) -> dict[str, Any]:
+def encode(array: Any) -> Any:
     """The opposite of `decode`: lists where a reader can read them, bytes where rounding would matter."""
+    if isinstance(array, list):
+        return [encode(each) for each in array]
     name = dtype_name(array.dtype)
     tensor: dict[str, Any] = {"dtype": name, "shape": list(array.shape)}
     flat = array.reshape(-1)
     if name == "string":
-        tensor["list"] = [value.decode() for value in flat.tolist()]
+        try:
+            tensor["list"] = [value.decode() for value in flat.tolist()]
+        except UnicodeDecodeError:
+            tensor |= {"encoding": "latin-1", "list": [value.decode("latin-1") for value in flat.tolist()]}
     elif array.dtype.names:
         tensor["list"] = flat.view(array.dtype[0]).tolist()
     elif array.dtype.kind in "iub":

@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 import golden
+from rowgrad.blocks.operators import BLOCKS
 
 Array = np.ndarray[Any, Any]
 
@@ -36,11 +37,28 @@ def as_array(tensor: tf.Tensor) -> Array:
 
 
 def run_operator(case: golden.Case) -> dict[str, Array]:
-    tensors = {name: as_tensor(array) for name, array in case.args.items()}
+    tensors = {
+        name: [as_tensor(each) for each in value] if isinstance(value, list) else as_tensor(value)
+        for name, value in case.args.items()
+    }
     result = getattr(tf.raw_ops, case.op)(**tensors, **case.attrs)
     if isinstance(result, tuple):
-        return {name: as_array(tensor) for name, tensor in result._asdict().items()}
+        return {name: _arrays(part) for name, part in result._asdict().items()}
     return {"output": as_array(result)}
+
+
+def _arrays(part: Any) -> Any:
+    return [as_array(each) for each in part] if isinstance(part, list) else as_array(part)
+
+
+def run_step(case: golden.Case) -> dict[str, Array]:
+    """A step of an optimizer: what it makes of its variables."""
+    states = BLOCKS[case.op].updates
+    variables = {name: tf.Variable(case.args[name]) for name in states}
+    others = {name: tf.constant(value) for name, value in case.args.items() if name not in states}
+    handles = {name: variable.handle for name, variable in variables.items()}
+    getattr(tf.raw_ops, f"Resource{case.op}")(**handles, **others, **case.attrs)
+    return {states[name]: variable.numpy() for name, variable in variables.items()}
 
 
 def run_look_up(case: golden.Case) -> dict[str, Array]:
@@ -67,7 +85,8 @@ def record(line: dict[str, Any]) -> dict[str, Any]:
     case = golden.as_case({key: value for key, value in line.items() if key not in ("out", "error")})
     answer: dict[str, Any]
     try:
-        results = run_look_up(case) if case.op.startswith("nn.") else run_operator(case)
+        run = run_look_up if case.op.startswith("nn.") else run_step if "Apply" in case.op else run_operator
+        results = run(case)
         answer = {"out": {name: golden.encode(array) for name, array in results.items()}}
     except tf.errors.OpError as error:
         answer = {"error": {"class": type(error).__name__}}
@@ -84,7 +103,9 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> str:
         return f"results were {list(before.out)}, are {list(after.out)}"
     try:
         for name, array in before.out.items():
-            golden.assert_same(array, after.out[name], before.cmp)
+            pairs = zip(array, after.out[name], strict=True) if isinstance(array, list) else [(array, after.out[name])]
+            for old_array, new_array in pairs:
+                golden.assert_same(old_array, new_array, before.cmp)
     except AssertionError as error:
         return str(error)
     return ""

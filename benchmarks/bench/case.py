@@ -29,6 +29,7 @@ PEERS = {
     "torch": Peer("PyTorch", "torch", "torch"),
     "fbgemm": Peer("FBGEMM", "fbgemm_gpu", "fbgemm-gpu-cpu"),
     "tensorflow": Peer("TensorFlow", "tensorflow", "tensorflow-cpu"),
+    "scipy": Peer("SciPy", "scipy", "scipy"),
 }
 
 

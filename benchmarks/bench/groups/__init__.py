@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from bench.case import Case
-from bench.groups import dlrm, layer, operators, recommender, segments
+from bench.groups import catalogue, dlrm, layer, operators, recommender, segments
 
 SIZES = ("quick", "normal", "full")
 GROUPS: dict[str, tuple[str, Callable[[str], list[Case]]]] = {
@@ -13,6 +13,7 @@ GROUPS: dict[str, tuple[str, Callable[[str], list[Case]]]] = {
     layer.NAME: ("One layer: bags × ids, rows × width of the table", layer.cases),
     segments.NAME: ("Sums over segments: bags × ids, rows × width of the table", segments.cases),
     operators.NAME: ("Operators", operators.cases),
+    catalogue.NAME: ("Operators on sparse and ragged tensors", catalogue.cases),
 }
 # By group and table: what the geometric mean of a contestant's ratios must be.
 MEANS = {(operators.NAME, table): limits for table, limits in operators.MEANS.items()}

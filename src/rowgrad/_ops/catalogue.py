@@ -62,7 +62,8 @@ class Operator:
 
     `shape_rule` gives the shapes of the outputs where the notation of pins does not (see `shapes`). `updates` names,
     for each input that is a variable, the output that is its new value. `role` is ``"operator"``, or what the block
-    means to a page: those blocks hold or move data, and are no functions.
+    means to a page: those blocks hold or move data, and are no functions. `bounds_ids` tells whether `compute` bounds
+    each id after it was read; families with kernels of their own do.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Operator:
     module: str = "raw_ops"
     raw_name: str = ""
     raw_only: bool = False
+    bounds_ids: bool | None = None
     fitters: tuple[Input, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -99,7 +101,8 @@ class Operator:
         object.__setattr__(self, "raw_name", self.raw_name or self.name)
         # NumPy checks ids and then reads them again, so operators that are made of it get copies: another thread may
         # write to a caller's ids in between. Kernels bound what they use themselves.
-        copied = self.family not in kernels.MODULES and any(fitter.is_ids for fitter in fitters)
+        bounded = self.family in kernels.MODULES if self.bounds_ids is None else self.bounds_ids
+        copied = not bounded and any(fitter.is_ids for fitter in fitters)
         object.__setattr__(self, "_copies_ids", copied)
         variables = [pin.dtype for pin in self.inputs if pin.dtype in self.types and not pin.mixed
                      for _ in range(1 + pin.many)]  # fmt: skip

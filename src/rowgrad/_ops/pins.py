@@ -265,7 +265,9 @@ def _described(array: Array) -> str:
 
 def _is_text(array: Array) -> bool:
     if array.dtype.kind == "O":
-        return all(isinstance(item, str | bytes) for item in array.flat)
+        return set(map(type, array.ravel().tolist())) <= {str, bytes} or all(
+            isinstance(item, str | bytes) for item in array.flat
+        )
     return array.dtype.kind in "UST"
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from rowgrad import _kernels as kernels
 from rowgrad._ops import checks
 from rowgrad._ops.broadcasting import ask, fresh, listed, of_rank, sizes
 from rowgrad._ops.catalogue import OPERATORS, Attribute, Example, Operator, declare
@@ -15,6 +16,7 @@ from rowgrad._ops.weighted_sum import _sum as weighted_sum
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import COMPLEX, FLOATS, IDS, PLAIN, Array
 from rowgrad._runtime.memory import allocate, check_room
+from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError, RowgradError
 
 BLOCK = 1 << 18  # elements of products that are made and summed together: few enough to stay in the cache
@@ -159,7 +161,12 @@ def _multiply(a_indices: Array, a_values: Array, a_shape: Array, b: Array, *, ad
     inputs = {"a_indices": a_indices, "a_values": a_values, "a_shape": a_shape, "b": b}
     shape = ask(_product_shape, inputs, adjoint_a=adjoint_a, adjoint_b=adjoint_b)
     is_float = dtypes.name_of(b.dtype) in FLOATS and b.size > 0
+    if is_float and a_values.size and not adjoint_b:
+        product = _multiply_in_order(a_indices, a_values, b, shape, int(adjoint_a))
+        if product is not None:
+            return product
     if not is_float or not a_values.size:
+        a_indices = a_indices.copy()  # NumPy reads them again after they were checked
         _check_bounds("a_indices", a_indices, tuple(a_shape.tolist()), "a_shape")
     rows, columns = (np.ascontiguousarray(a_indices[:, axis]) for axis in (int(adjoint_a), int(not adjoint_a)))
     if adjoint_a:
@@ -184,6 +191,19 @@ def _multiply(a_indices: Array, a_values: Array, a_shape: Array, b: Array, *, ad
             _products(a_values[:, None], b[columns, window]), rows, shape[0]
         )
     return product
+
+
+def _multiply_in_order(indices: Array, weights: Array, b: Array, shape: tuple[int, ...], side: int) -> Array | None:
+    """The product, if all entries are in range and ordered by row, as they mostly are; else None."""
+    stored, sums, _ = dtypes.summing(b.dtype)
+    product = allocate(shape, b.dtype, argument="a_shape")
+    workers = Workers(indices.nbytes + weights.size * shape[1] * sums.itemsize)
+    wrong = workers.run(
+        kernels.sparse_product.multiply, indices.reshape(-1), side, weights.astype(sums, copy=False),
+        b.reshape(-1).view(stored), shape[0], b.shape[0], shape[1], kernels.lanes.lanes_for(sums, shape[1]),
+        product.reshape(-1).view(stored), np.empty(workers.chunks, np.int64),
+    )  # fmt: skip
+    return product if wrong < 0 else None
 
 
 def _products(left: Array, right: Array) -> Array:
@@ -315,6 +335,7 @@ declare(Operator(
         {"product": [[11.0, 14.0], [9.0, 12.0]]},
     ),
     compute=_multiply,
+    bounds_ids=True,
     shape_rule=_product_shape,
     gradient={"a_values": _to_entries, "b": _to_b},
     notes="Each sum is made in the order of the entries. Half and bfloat16 are summed in float32 and rounded once. The "

@@ -12,14 +12,14 @@ import example_pages
 from rowgrad._ops import Operator
 from rowgrad._runtime.dtypes import NUMPY
 from rowgrad.blocks import Page, Session
-from rowgrad.blocks._graphdef.names import GRAPH_OPS, WITH_LISTS
+from rowgrad.blocks._graphdef.names import GRAPH_OPS
 from rowgrad.blocks._graphdef.recipes import RECIPES
 from rowgrad.blocks.operators import BLOCKS
 from rowgrad.errors import FileError, PageError
 
 EXPORTED = [name for name in example_pages.EXAMPLES
             if {name} & {*GRAPH_OPS, *RECIPES, "ConcatOffset", "Const", "Variable"}]  # fmt: skip
-OWN = [name for name in example_pages.EXAMPLES if name not in (*EXPORTED, *WITH_LISTS)]
+OWN = [name for name in example_pages.EXAMPLES if name not in EXPORTED]
 
 
 def graph_of(page: Page) -> Any:
@@ -71,12 +71,20 @@ def test_operators_of_rowgrad_are_refused(name: str) -> None:
     assert caught.value.code == "not-in-tensorflow"
 
 
-@pytest.mark.parametrize("name", WITH_LISTS)
-def test_operators_with_lists_are_refused(name: str) -> None:
-    assert BLOCKS[name].in_tensorflow
-    with pytest.raises(PageError, match=f"{name} cannot go into a GraphDef: its lists are not written") as caught:
-        example_pages.of_example(BLOCKS[name]).to_graphdef()
-    assert (caught.value.block, caught.value.code) == (name, "not-in-graphdef")
+def test_lists_must_be_as_long_as_attributes_say() -> None:
+    page = example_pages.of_example(BLOCKS["RaggedCross"])
+    for name, change in (("Nsparse", 2), ("Nsparse", -1), ("dense_types", None), ("ragged_splits_types", [])):
+        graph = graph_of(page)
+        (node,) = [node for node in graph.node if node.op == "RaggedCross"]
+        if isinstance(change, int):
+            node.attr[name].i = change
+        elif change is None:
+            del node.attr[name]
+        else:
+            del node.attr[name].list.type[:]
+        with pytest.raises(PageError) as caught:
+            Page.from_graphdef(graph.SerializeToString())
+        assert caught.value.block == "RaggedCross"
 
 
 def test_the_catalogue_is_covered() -> None:

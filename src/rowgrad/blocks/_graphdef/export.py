@@ -19,7 +19,7 @@ from rowgrad._ops.shapes import Shape
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import Array
 from rowgrad.blocks._graphdef import protos
-from rowgrad.blocks._graphdef.names import GRAPH_OPS, INTEGER_DIV, WITH_LISTS, GraphOp
+from rowgrad.blocks._graphdef.names import GRAPH_OPS, INTEGER_DIV, GraphOp
 from rowgrad.blocks._graphdef.recipes import RECIPES, Part
 from rowgrad.blocks._graphdef.tensors import NUMBER_OF, write_tensor
 from rowgrad.blocks.literals import Literal, plain
@@ -128,9 +128,6 @@ class _Export:
                 self._concat_offset(block)
             case "operator" | "map" if block.op in GRAPH_OPS:
                 self._operator(block, GRAPH_OPS[block.op])
-            case "operator" if block.op in WITH_LISTS:
-                raise PageError(f"{block.op} cannot go into a GraphDef: its lists are not written.", block=block.id,
-                                op=block.op, code="not-in-graphdef")  # fmt: skip
             case role:
                 why = WHY_NOT.get(role, "TensorFlow has no such operator; it is rowgrad's own.")
                 raise PageError(f"{block.op} cannot go into a GraphDef: {why}", block=block.id, op=block.op,
@@ -180,8 +177,14 @@ class _Export:
         inputs = [name for pin in entry.inputs for name in self._inputs(block, pin)]
         attributes: dict[str, Any] = {name: self._dtype(block, variable) for name, variable in entry.types.items()}
         settings = self.page.inferred(block.id).attributes
-        texts = {attribute.name for attribute in block.operator.attributes if attribute.kind == "text"}
-        attributes |= {name: settings[name].encode() if name in texts else settings[name] for name in entry.attributes}
+        kinds = {attribute.name: attribute.kind for attribute in block.operator.attributes}
+        attributes |= {name: _plain(settings[name], kinds[name]) for name in entry.attributes}
+        for pin, name in entry.lists.items():
+            signals = self.page.inferred(block.id).inputs[pin]
+            assert isinstance(signals, list)
+            attributes[name] = (
+                _Types(signal.dtype for signal in signals) if name == self._of(block, pin) else (len(signals))
+            )
         if not attributes.get("bad_indices_policy", True):  # older versions of TensorFlow do not know it
             del attributes["bad_indices_policy"]
         op = entry.op
@@ -195,6 +198,10 @@ class _Export:
             attributes[entry.counted] = (len(inputs) - len(entry.inputs)) // many + 1
         self._node(self.nodes[block.id], op, [*inputs, *self._controls(block)], attributes)
         self._states(block)
+
+    def _of(self, block: Block, pin: str) -> str:
+        """The type variable of a pin."""
+        return next(each.dtype for each in block.operator.inputs if each.name == pin)
 
     def _concat_offset(self, block: Block) -> None:
         """TensorFlow's gives the offsets of all parts, the block that of one."""
@@ -328,6 +335,12 @@ class _Export:
                 attr.i = value
             elif isinstance(value, bytes):
                 attr.s = value
+            elif isinstance(value, list | tuple):
+                attr.list.SetInParent()
+                if isinstance(value, _Types):
+                    attr.list.type.extend(NUMBER_OF[str(each)] for each in value)
+                elif value:
+                    (attr.list.i if isinstance(value[0], int) else attr.list.s).extend(value)
             else:
                 attr.type = NUMBER_OF[str(value)]
         return node
@@ -336,6 +349,19 @@ class _Export:
 def _scoped(block: Block) -> str:
     """The name of a block's node: in the name scope of its group."""
     return block.id if not block.group or block.id.startswith(f"{block.group}/") else f"{block.group}/{block.id}"
+
+
+class _Types(tuple[Any, ...]):
+    """A list of types, which an attribute holds apart from texts."""
+
+    __slots__ = ()
+
+
+def _plain(value: Any, kind: str) -> Any:
+    """An attribute as a node holds it: texts are bytes there."""
+    if kind == "list":
+        return [each.encode() if isinstance(each, str) else each for each in value]
+    return value.encode() if kind == "text" else value
 
 
 def _write_shape(proto: Any, shape: Shape | None) -> None:

@@ -148,7 +148,7 @@ class _Import:
         pins = entry.inputs
         if node.op == "GatherV2":
             pins = (*pins, "axis")
-        inputs = self._inputs(node, pins, op)
+        inputs = self._lists(node, op, entry) if entry.lists else self._inputs(node, pins, op)
         if node.op == "GatherV2":
             del inputs["axis"]
             if not is_constant(self.nodes[node.inputs[2].node], 0):
@@ -255,6 +255,26 @@ class _Import:
             for pin in pins
         }
 
+    def _lists(self, node: Node, op: str, entry: GraphOp) -> dict[str, Any]:
+        """The same where each pin that takes many has an attribute that counts its arrays, or lists their types."""
+        counts = {pin: self._count(node, name, name in BLOCKS[op].types) for pin, name in entry.lists.items()}
+        wanted = sum(counts.get(pin, 1) for pin in entry.inputs)
+        if min(counts.values()) < 0 or wanted != len(node.inputs):
+            raise bad(f"{len(node.inputs)} inputs where its attributes say {wanted}", node.name)
+        edges = iter(node.inputs)
+        return {
+            pin: [self._source(next(edges), node, pin) for _ in range(counts[pin])]
+            if pin in counts
+            else self._source(next(edges), node, pin)
+            for pin in entry.inputs
+        }
+
+    def _count(self, node: Node, name: str, of_types: bool) -> int:
+        found = node.attribute(name, "list" if of_types else "i")
+        if found is None:
+            raise bad(f"no attribute {name}, which {node.op} needs", node.name)
+        return len(found.type) if of_types else int(found)
+
     def _source(self, edge: Edge, node: Node, pin: str) -> Any:
         """What an input comes from: a wire, or a literal."""
         edge = self.past_casts.get(edge, edge)
@@ -298,8 +318,10 @@ class _Import:
         given = (node.mark("given") or "").split(",")
         attributes = {}
         for attribute in BLOCKS[op].attributes:
-            kind = {"bool": "b", "int": "i", "text": "s", "dtype": "type"}[attribute.kind]
-            value = node.dtype(attribute.name) if kind == "type" else node.attribute(attribute.name, kind)
+            kind = {"bool": "b", "int": "i", "text": "s", "dtype": "type", "list": "list"}[attribute.kind]
+            value: Any = node.dtype(attribute.name) if kind == "type" else node.attribute(attribute.name, kind)
+            if kind == "list" and value is not None:
+                value = [*map(int, value.i), *(each.decode(errors="replace") for each in value.s)]
             value = value.decode() if isinstance(value, bytes) else value
             if value is None and attribute.default is REQUIRED:
                 raise bad(f"no attribute {attribute.name}, which {node.op} needs", node.name)

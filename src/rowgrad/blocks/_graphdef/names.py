@@ -24,7 +24,8 @@ class GraphOp(NamedTuple):
     inputs: tuple[str, ...]
     types: Mapping[str, str]
     attributes: tuple[str, ...] = ()
-    counted: str = ""  # the attribute that counts the arrays of a pin that takes many
+    counted: str = ""  # the attribute that counts the arrays of pins that take many, all equally many
+    lists: Mapping[str, str] = {}  # else, for each such pin, the attribute that counts its arrays or lists their types
     refused: Mapping[str, object] = {}
 
 
@@ -51,11 +52,12 @@ SAME = (
     "RaggedBincount", "RaggedCountSparseOutput", "SerializeSparse", "SerializeManySparse", "DeserializeSparse",
     "DeserializeManySparse", *MAPS,
 )  # fmt: skip
-# What TensorFlow has too, but with lists of arrays of several types, or lists of settings.
-WITH_LISTS = (
-    "StringToHashBucketStrong", "SparseCross", "SparseCrossV2", "SparseCrossHashed", "RaggedCross",
-    "RaggedTensorToSparse", "RaggedTensorToTensor",
-)  # fmt: skip
+# What takes lists of arrays of several types, or of several lengths, with the attribute that counts the others.
+WITH_LISTS = {
+    "StringToHashBucketStrong": "", "SparseCross": "N", "SparseCrossV2": "N", "SparseCrossHashed": "N",
+    "RaggedCross": "Nsparse", "RaggedTensorToSparse": "RAGGED_RANK",
+    "RaggedTensorToTensor": "num_row_partition_tensors",
+}  # fmt: skip
 CALLED = {"ReduceSum": "Sum", "ReduceMean": "Mean", "Concat": "ConcatV2", "Gather": "GatherV2", "Add": "AddV2",
           "Div": "RealDiv"}  # fmt: skip
 # What TensorFlow's graphs do not need: hints, and what GatherV2 has not.
@@ -71,19 +73,24 @@ def _entry(name: str) -> GraphOp:
     operator = BLOCKS[name]
     op = CALLED.get(name, name)
     dtypes = {attribute.name for attribute in operator.attributes if attribute.kind == "dtype"}
-    used = dict.fromkeys(pin.dtype for pin in operator.inputs if pin.dtype in operator.types)
+    lists = {pin.name: pin.dtype if pin.dtype.endswith("_types") else WITH_LISTS[name]
+             for pin in operator.inputs if pin.many and name in WITH_LISTS}  # fmt: skip
+    used = dict.fromkeys(
+        pin.dtype for pin in operator.inputs if pin.dtype in operator.types and pin.dtype not in lists.values()
+    )
     return GraphOp(
         op,
         tuple(pin.name for pin in operator.inputs),
         {TYPE_NAMES.get(variable, variable): variable for variable in used if variable not in dtypes},
         tuple(attribute.name for attribute in operator.attributes if attribute.name not in HINTS),
-        "N" if any(pin.many for pin in operator.inputs) else "",
+        "N" if any(pin.many for pin in operator.inputs) and not lists else "",
+        lists,
         REFUSED.get(op, {}),
     )
 
 
 # By the names of the catalogue.
-GRAPH_OPS = {name: _entry(name) for name in (*SAME, *CALLED)}
+GRAPH_OPS = {name: _entry(name) for name in (*SAME, *WITH_LISTS, *CALLED)}
 
 # Whole numbers are divided by another operator, and graphs of others may have older or narrower forms.
 INTEGER_DIV = "Div"

@@ -11,7 +11,7 @@ from rowgrad.errors import PageError
 
 MOST_NODES = 50_000
 FIELDS = {"b": "a boolean", "i": "a whole number", "s": "a text", "type": "a type", "shape": "a shape",
-          "tensor": "a tensor"}  # fmt: skip
+          "tensor": "a tensor", "list": "a list"}  # fmt: skip
 
 
 class Edge(NamedTuple):
