@@ -12,6 +12,7 @@ from rowgrad._ops.results import CrossedRows
 from rowgrad._ops.results import FillGradient
 from rowgrad._ops.results import FilledRagged
 from rowgrad._ops.results import FilledRows
+from rowgrad._ops.results import GatheredValues
 from rowgrad._ops.results import OrderedEntries
 from rowgrad._ops.results import RaggedEntries
 from rowgrad._ops.results import RaggedRows
@@ -20,6 +21,7 @@ from rowgrad._ops.results import RowGradient
 from rowgrad._ops.results import SegmentMax
 from rowgrad._ops.results import SparseEntries
 from rowgrad._ops.results import SparseSum
+from rowgrad._ops.results import StoredEntries
 from rowgrad._ops.results import SumGradient
 from rowgrad._runtime.types import ArrayLike
 from rowgrad.tensorflow._checkpoint import Checkpoint as Checkpoint

@@ -51,6 +51,10 @@ SAME = (
     *OPTIMIZER_STEPS, "StringToHashBucketFast", "StringToHashBucket", "UnsortedSegmentJoin", "RaggedRange",
     "RaggedBincount", "RaggedCountSparseOutput", "SerializeSparse", "SerializeManySparse", "DeserializeSparse",
     "DeserializeManySparse", *MAPS,
+    "Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual", "LogicalAnd", "LogicalOr", "LogicalNot",
+    "SelectV2", "Maximum", "Minimum", "ArgMax", "ArgMin", "IsFinite", "Abs", "Sign",
+    "Floor", "Ceil", "Rint", "Log1p", "Expm1", "OneHot", "Fill", "ClipByValue", "StopGradient",
+    "StatelessRandomUniform", "StatelessRandomNormal",
 )  # fmt: skip
 # What takes lists of arrays of several types, or of several lengths, with the attribute that counts the others.
 WITH_LISTS = {
@@ -58,7 +62,8 @@ WITH_LISTS = {
     "RaggedCross": "Nsparse", "RaggedTensorToSparse": "RAGGED_RANK",
     "RaggedTensorToTensor": "num_row_partition_tensors",
 }  # fmt: skip
-CALLED = {"ReduceSum": "Sum", "ReduceMean": "Mean", "Concat": "ConcatV2", "Gather": "GatherV2", "Add": "AddV2",
+CALLED = {"ReduceSum": "Sum", "ReduceMean": "Mean", "ReduceMax": "Max", "ReduceMin": "Min", "ReduceAll": "All",
+          "ReduceAny": "Any", "Concat": "ConcatV2", "Gather": "GatherV2", "Add": "AddV2",
           "Div": "RealDiv"}  # fmt: skip
 # What TensorFlow's graphs do not need: hints, and what GatherV2 has not.
 HINTS = ("validate_indices", "grad_a", "grad_b")
@@ -95,11 +100,11 @@ GRAPH_OPS = {name: _entry(name) for name in (*SAME, *WITH_LISTS, *CALLED)}
 # Whole numbers are divided by another operator, and graphs of others may have older or narrower forms.
 INTEGER_DIV = "Div"
 _OTHER_NAMES = {
-    "Add": "Add", "Div": "Div", "TruncateDiv": "Div", "Snapshot": "Identity", "StopGradient": "Identity",
+    "Add": "Add", "Div": "Div", "TruncateDiv": "Div", "Snapshot": "Identity",
     "PreventGradient": "Identity", "ResourceApplyGradientDescent": "ApplyGradientDescent",
     "ResourceApplyAdagrad": "ApplyAdagrad", "ResourceApplyAdam": "ApplyAdam",
     "ResourceSparseApplyAdagrad": "SparseApplyAdagrad", "AssignVariableOp": "Assign", "BiasAdd": "Add",
-    "Concat": "Concat", "Gather": "Gather", "Fill": "BroadcastTo",
+    "Concat": "Concat", "Gather": "Gather",
     **{f"Resource{name}": name for name in OPTIMIZER_STEPS},
 }  # fmt: skip
 
@@ -108,7 +113,7 @@ def _known() -> dict[str, tuple[str, GraphOp]]:
     known = {entry.op: (name, entry) for name, entry in GRAPH_OPS.items()}
     for op, name in _OTHER_NAMES.items():
         known[op] = (name, GRAPH_OPS[name]._replace(op=op, refused=REFUSED.get(op, {})))
-    for op, inputs in {"Concat": ("axis", "values"), "Fill": ("shape", "input")}.items():  # another order
+    for op, inputs in {"Concat": ("axis", "values")}.items():  # another order
         name, entry = known[op]
         known[op] = (name, entry._replace(inputs=inputs))
     return known
