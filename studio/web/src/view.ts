@@ -3,7 +3,7 @@
 import { getViewportForBounds, type ReactFlowInstance, type Viewport } from "@xyflow/react";
 import { around, CARD, freePlace, type Box, type Place } from "./logic/arrange";
 import { cardHeight, RESULT } from "./logic/card";
-import { store } from "./store";
+import { operatorOf, store } from "./store";
 import { select } from "./studio";
 
 let flow: ReactFlowInstance | null = null;
@@ -30,11 +30,13 @@ export const FARTHEST = 0.05;
 
 /** What is taken on the page, with room for results that are still to come. */
 function boxes(): Box[] {
-  const { nodes, page, operators, results } = store.get();
-  return nodes.map(({ id, position, measured }) => {
+  const { nodes, page, results } = store.get();
+  return nodes.map((node) => {
+    const { id, position, measured } = node;
+    const frame = node.type === "frame" ? node : null;
     const block = page.blocks[id];
     const shown = Object.keys(results[id]?.outputs ?? {}).length > 0;
-    const height = block ? cardHeight(block, operators.get(block.op)) + (Object.keys(block.out).length ? RESULT : 0) : 60;
+    const height = frame ? (frame.height ?? 60) : block ? cardHeight(block, operatorOf(block)) + (Object.keys(block.out).length ? RESULT : 0) : 60;
     return { ...position, width: measured?.width ?? CARD, height: shown ? Math.max(measured?.height ?? 0, height) : height };
   });
 }
@@ -61,6 +63,16 @@ export function wholeView(): Viewport | null {
 export function fit(): void {
   const view = wholeView();
   if (view) void flow?.setViewport(view, { duration: motion() });
+}
+
+/** Fits the page if a part of it is out of sight. */
+export function fitIfHidden(): void {
+  const box = room?.getBoundingClientRect();
+  const view = flow?.getViewport();
+  if (!box || !view) return;
+  const { x, y, width, height } = around(boxes());
+  const [left, top] = [x * view.zoom + view.x, y * view.zoom + view.y];
+  if (left < 0 || top < 0 || left + width * view.zoom > box.width || top + height * view.zoom > box.height) fit();
 }
 
 export const zoomBy = (factor: number): void => void flow?.zoomTo(flow.getZoom() * factor, { duration: motion() });

@@ -5,7 +5,7 @@ import { stringify } from "../logic/exact";
 import { literalOf } from "../logic/literal";
 import { lookOf } from "../logic/pins";
 import type { Block, OperatorDoc, PinDoc } from "../protocol";
-import { useStore } from "../store";
+import { operatorOf, useStore } from "../store";
 import { addBlock, change, duplicate, removeSelected } from "../studio";
 import { placeForNew, reveal } from "../view";
 import { AttributeField } from "./AttributeField";
@@ -16,7 +16,7 @@ import { Tour } from "./Tour";
 
 export function Inspector() {
   const block = useStore((state) => (state.selected ? state.page.blocks[state.selected] : undefined));
-  const operator = useStore((state) => state.operators.get(block?.op ?? state.shownOperator ?? ""));
+  const operator = useStore((state) => (block ? operatorOf(block, state) : state.operators.get(state.shownOperator ?? "")));
   const result = useStore((state) => (block ? state.results[block.id] : undefined));
   const several = useStore((state) => state.nodes.filter((node) => node.selected).length);
   return (
