@@ -54,6 +54,7 @@ def _add(document: Document, given: Given) -> Given:
     def change(page: Page) -> str:
         if op in BLOCKS:
             _complete(BLOCKS[op], attrs)
+            _seed(BLOCKS[op], sources)
             _give_variables(page, BLOCKS[op], sources, given["at"])
         block = page.add(op, at=_at(given["at"]), **_only(op, "inputs", sources), **_only(op, "attrs", attrs))
         if "target" in wiring:
@@ -93,6 +94,12 @@ def _complete(operator: Operator, attrs: Given) -> None:
     if any(attribute.default is REQUIRED and attribute.name not in attrs for attribute in operator.attributes):
         for name, value in example.items():
             attrs.setdefault(name, value)
+
+
+def _seed(operator: Operator, sources: Given) -> None:
+    """A new random block has the seed of the worked example, until it is set."""
+    if any(pin.name == "seed" for pin in operator.inputs) and "seed" in operator.example.inputs:
+        sources.setdefault("seed", operator.example.inputs["seed"])
 
 
 def _give_variables(page: Page, operator: Operator, sources: Given, at: Any) -> None:
@@ -411,6 +418,7 @@ VERBS: dict[str, Verb] = {
     "run_to": Verb(None, {"block": TEXT}),
     "step": Verb(None, {}),
     "loop": Verb(None, {"steps": STEPS, "record": TEXTS.or_none()}),
+    "evaluate": Verb(None, {"outputs": TEXTS, "split": TEXT.or_none()}),
     "check_gradients": Verb(None, {"y": TEXT, "xs": TEXTS}),
     "stop": Verb(None, {}),
 }  # fmt: skip

@@ -51,7 +51,7 @@ function hear(event: ServerEvent): void {
 export function join(document: string): void {
   connection?.close();
   keepView();
-  store.set({ document, page: EMPTY_PAGE, wires: [], results: {}, progress: null, recorded: {}, nodes: [], edges: [], selected: null, wiring: null, pinErrors: {}, refused: {}, rooms: {}, lit: {}, fed: {}, disk: false, lost: null });
+  store.set({ document, page: EMPTY_PAGE, wires: [], results: {}, progress: null, recorded: {}, evaluated: {}, nodes: [], edges: [], selected: null, wiring: null, pinErrors: {}, refused: {}, rooms: {}, lit: {}, fed: {}, disk: false, lost: null });
   const client = crypto.randomUUID(); // numbers of commands begin anew with each; a stored name would be inherited by a duplicated tab
   const address = new URL(`/ws?${new URLSearchParams({ document, client })}`, location.href);
   address.protocol = location.protocol === "https:" ? "wss:" : "ws:";

@@ -55,6 +55,7 @@ export interface State {
   results: Record<string, Result>;
   progress: ProgressEvent | null;
   recorded: Recorded;
+  evaluated: Record<string, number | null>; // means over the examples that are held out
   connection: ConnectionState;
   lost: string | null; // why trying again is of no use
   disk: boolean; // the file has changed on disk
@@ -91,6 +92,7 @@ let state: State = {
   results: {},
   progress: null,
   recorded: {},
+  evaluated: {},
   connection: "connecting",
   lost: null,
   disk: false,

@@ -7,6 +7,7 @@ import { GRID, type Place } from "./logic/arrange";
 import { Refused } from "./logic/connection";
 import { parse } from "./logic/exact";
 import { noteOf, placedAnew } from "./logic/flow";
+import { brief } from "./logic/heat";
 import { outcome, pageFile, type PageState } from "./logic/page";
 import { endOf, nameOf, withoutWire, type Wire } from "./logic/wires";
 import type { Source } from "./protocol";
@@ -328,9 +329,18 @@ export const run = (): Promise<void> => running("run", {}, "Run");
 export const runTo = (block: string): Promise<void> => running("run_to", { block }, `Run to ${block}`);
 export const step = (): Promise<void> => running("step", {}, "Step");
 export const loop = (steps: number, record: string[]): Promise<void> => {
-  store.set({ recorded: {} });
+  store.set({ recorded: {}, evaluated: {} });
   return running("loop", { steps, record }, `Loop of ${steps} steps`);
 };
+/** The means of outputs over the examples that are held out, beside the chart. */
+export async function evaluate(outputs: string[]): Promise<void> {
+  const ok = await gesture("evaluate", { outputs, split: "test" });
+  if (!ok) return;
+  const evaluated = ok["values"] as Record<string, number | null>;
+  store.set({ evaluated });
+  say(`On the examples held out: ${Object.entries(evaluated).map(([name, value]) => `${name} ${value === null ? "is not a number" : brief(value)}`).join(", ")}.`);
+}
+
 export const stop = async (): Promise<void> => {
   if (await gesture("stop")) say("Stopped.");
 };

@@ -94,6 +94,9 @@ export function placeForNew(): Place {
   return freePlace([x - CARD / 2, y - 100], { width: CARD, height: 150 + RESULT }, boxes());
 }
 
+/** Where a block stands that is added at the end of a wire: there, or beside what it would cover. */
+export const placeNear = (at: Place): Place => freePlace(at, { width: CARD, height: 150 }, boxes());
+
 /** Moves a block into sight, if it is not. */
 export function reveal(id: string, readable = 0.3, margin = 24): void {
   const node = flow?.getInternalNode(id);
@@ -106,6 +109,12 @@ export function reveal(id: string, readable = 0.3, margin = 24): void {
   const height = (node.measured.height ?? 150) * zoom;
   const inside = left >= margin && top >= margin && left + width <= box.width - margin && top + Math.min(height, 120) <= box.height - margin;
   if (inside && zoom > readable) return;
+  if (zoom > readable && width < box.width - 2 * margin && height < box.height - 2 * margin) {
+    // Only as far as is needed: what one was working on stays in sight.
+    const shift = (from: number, size: number, room: number): number => Math.max(margin - from, 0) - Math.max(from + size + margin - room, 0);
+    void flow.setViewport({ x: x + shift(left, width, box.width), y: y + shift(top, height, box.height), zoom }, { duration: motion() });
+    return;
+  }
   const { x: nodeX, y: nodeY } = node.internals.positionAbsolute;
   void flow.setCenter(nodeX + (node.measured.width ?? CARD) / 2, nodeY + (node.measured.height ?? 150) / 2, { zoom: Math.max(zoom, 0.8), duration: motion() });
 }

@@ -83,7 +83,7 @@ function Columns({ path, at }: { path: string; at: Place | null }) {
       const share = Number(heldOut);
       if (!(share >= 0 && share < 1)) return setProblem("The share that is held out is from 0 to below 1.");
       close();
-      const attrs: Record<string, Source> = { path, columns: chosen, batch_size: Number(size), shuffle, seed: 1, ...(share > 0 ? { holdout: share, split: "train" } : {}) };
+      const attrs: Record<string, Source> = { path, columns: chosen, batch_size: Number(size), shuffle, seed: 1, ...(share > 0 ? { holdout: share } : {}) };
       const lists = chosen.filter((name) => ragged.has(name));
       const ok = await gesture("add", { op: "Batches", at: place, attrs: { ...attrs, ...(lists.length ? { ragged: lists } : {}) } });
       if (ok) added([String(ok["block"])]);

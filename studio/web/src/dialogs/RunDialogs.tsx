@@ -6,7 +6,7 @@ import { endOf, upstream } from "../logic/wires";
 import { Modal } from "../parts/Modal";
 import { ResultView } from "../parts/ResultView";
 import { openDialog, operatorOf, store, useStore } from "../store";
-import { addGradients, checkGradients, loop } from "../studio";
+import { addGradients, checkGradients, evaluate, loop } from "../studio";
 import { fit } from "../view";
 
 const close = (): void => openDialog(null);
@@ -16,11 +16,14 @@ export function LoopDialog() {
   const [steps, setSteps] = useState("100");
   const [record, setRecord] = useState<Set<string>>(new Set(outputs.slice(0, 1)));
   const [problem, setProblem] = useState<string | null>(null);
+  const holdsOut = Object.values(store.get().page.blocks).some((block) => block.op === "Batches" && Number(block.attrs["holdout"] ?? 0) > 0);
+  const [evaluating, setEvaluating] = useState(holdsOut);
   const commit = (): void => {
     const count = Number(steps);
     if (!/^\d+$/.test(steps.trim()) || count < 1) return setProblem("Type a whole number from 1.");
     close();
-    void loop(count, outputs.filter((name) => record.has(name)));
+    const chosen = outputs.filter((name) => record.has(name));
+    void loop(count, chosen).then(() => (evaluating && chosen.length ? evaluate(chosen) : undefined));
   };
   const toggle = (name: string): void => {
     const next = new Set(record);
@@ -53,10 +56,27 @@ export function LoopDialog() {
             </label>
           ))}
         </fieldset>
+        {holdsOut && (
+          <label className="choice">
+            <input type="checkbox" aria-label="Evaluate afterwards" checked={evaluating} onChange={() => setEvaluating(!evaluating)} /> Evaluate on the examples that are held out, afterwards
+          </label>
+        )}
         <div className="buttons">
           <button type="submit" className="primary">
             Start the loop
           </button>
+          {holdsOut && (
+            <button
+              type="button"
+              disabled={!record.size}
+              onClick={() => {
+                close();
+                void evaluate(outputs.filter((name) => record.has(name)));
+              }}
+            >
+              Evaluate now
+            </button>
+          )}
           <button type="button" onClick={close}>
             Cancel
           </button>

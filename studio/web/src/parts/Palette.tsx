@@ -3,7 +3,7 @@
 import { memo, useMemo, useState } from "react";
 import { find } from "../logic/search";
 import type { OperatorDoc } from "../protocol";
-import { store, useStore } from "../store";
+import { openDialog, store, useStore } from "../store";
 import { addBlock } from "../studio";
 import { jumpTo, placeForNew, reveal } from "../view";
 import { insertOwn } from "../groups";
@@ -90,6 +90,7 @@ function OwnBlocks() {
 
 const PaletteItem = memo(function PaletteItem({ operator }: { operator: OperatorDoc }) {
   const add = async (): Promise<void> => {
+    if (operator.name === "Batches") return openDialog({ kind: "data", path: null, at: null });
     const id = await addBlock(operator.name, placeForNew());
     if (id) setTimeout(() => reveal(id), 60);
   };
