@@ -79,6 +79,7 @@ class Core:
         self._inferred: dict[str, Inferred] = {}
         self._notes: dict[str, Note] = {}
         self._groups: dict[str, Group] = {}
+        self._files: dict[str, Any] = {}  # when the files of blocks were last looked at
         self._columns = layout.Columns()
         self._numbers: dict[str, int] = {}  # by operator, below which all automatic names are taken
 
@@ -188,12 +189,39 @@ class Core:
                 continue  # told once, for the group
             found += [missing_input(block, pin) for pin in block.missing()]
             name = block.attributes.get("path")
-            if block.operator.role == "file" and not folder.inside(self.folder, name).is_file():
+            if (
+                block.operator.role in ("file", "batches")
+                and name is not None
+                and not folder.inside(self.folder, name).is_file()
+            ):
                 found.append(PageError(f"there is no file {name} in the page's folder.", block=block.id, pin="path",
                                        code="no-such-file", op=block.op))  # fmt: skip
         return found
 
     # Changing
+
+    @alone
+    def refresh(self) -> None:
+        """Look again at files that have changed since: their types and shapes, and what follows from them.
+
+        Sessions do this before they run. What no longer fits together is left as it was, and running will tell.
+        """
+        files = [block for block in self if block.operator.role in ("file", "batches")]
+        changed = [block.id for block in files if self._files.get(block.id) != self._file_state(block)]
+        if changed:
+            try:
+                with self.changing():
+                    self._recheck(changed)
+            except RowgradError:
+                self._files |= {id: self._file_state(self[id]) for id in changed}
+
+    def _file_state(self, block: Block) -> Any:
+        name = block.attributes.get("path")
+        try:
+            found = folder.inside(self.folder, name).stat()
+        except (RowgradError, OSError):
+            return (name, None)
+        return (name, found.st_mtime_ns, found.st_size, found.st_ino)
 
     @alone
     def add(self, /, op: str, id: str | None = None, *, at: tuple[float, float] | None = None, group: str = "",
@@ -264,7 +292,8 @@ class Core:
         inputs, attributes = sort_out(self, id, block.operator, given)
         kept = {name: value for name, value in {**block.attributes, **attributes}.items() if value is not None}
         with self.changing():
-            self._exchange(replace(block, inputs=_ordered(block, {**block.inputs, **inputs}), attributes=kept))
+            block = replace(block, attributes=kept)
+            self._exchange(replace(block, inputs=_ordered(block, {**block.inputs, **inputs})))
         return self[id]
 
     @alone
@@ -533,6 +562,12 @@ class Core:
 
     def _infer(self, block: Block) -> Inferred:
         held = None
+        if block.operator.role in ("file", "batches"):
+            self._files[block.id] = self._file_state(block)
+        if block.operator.role == "batches":
+            from rowgrad.blocks._batching import infer
+
+            return infer(self, block)
         try:
             if block.operator.role == "const":
                 held = constant(block)
@@ -540,7 +575,7 @@ class Core:
                 held = folder.read(self.folder, block.attributes.get("path"), block.attributes.get("part"),
                                    block.attributes.get("dtype"))  # fmt: skip
         except RowgradError as error:
-            if error.code == "no-such-file":
+            if error.code == "no-such-file" and block.operator.role == "file":
                 return infer_block(block, self.signal)  # a page can be read where its data is not; running will tell
             pin = "value" if block.operator.role == "const" else "path"
             raise PageError.of(error, block.id, block.op, error.argument or pin) from error

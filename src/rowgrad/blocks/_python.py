@@ -12,6 +12,8 @@ import numpy as np
 
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import Array
+from rowgrad.blocks._batching import SETTINGS
+from rowgrad.blocks._functions import NUMBER, Functions
 from rowgrad.blocks._spelling import (
     UNPACK,
     Expression,
@@ -36,8 +38,8 @@ if TYPE_CHECKING:
 
 INLINE = 60  # characters of a literal that stands where it is used; longer ones stand at the top
 TAKEN = (
-    "HERE", "Path", "argparse", "array", "arguments", "base64", "feeds", "folder", "initial_values", "main",
-    "ml_dtypes", "name", "np", "parser", "path", "read_feeds", "results", "rowgrad", "step", UNPACK, "updates",
+    "HERE", "Path", "argparse", "array", "arguments", "base64", "batches", "feeds", "folder", "initial_values", "main",
+    "ml_dtypes", "name", "np", NUMBER, "parser", "path", "read_feeds", "results", "rowgrad", "step", UNPACK, "updates",
     "variables", "wanted", "write",
 )  # fmt: skip
 
@@ -59,6 +61,9 @@ class _Script:
         self.kept: dict[tuple[str, str, int], str] = {}  # the names of long literals
         self.placeholders = [block for block in page if block.operator.role == "placeholder"]
         self.variables = [block for block in page if block.operator.role == "variable"]
+        self.batches = [block for block in page if block.operator.role == "batches"]
+        constants = {self.of[block.id] for block in page if block.operator.role == "const"}
+        self.functions = Functions(self.of, self.names, self._lines, constants)
         self.initial = self._needed(wire.block for block in self.variables for _, wire in block.wires())
 
     # The parts of the script
@@ -84,7 +89,9 @@ class _Script:
     def _names_files(self) -> bool:
         sources = [s for b in self.order for s in (*b.inputs.values(), *b.attributes.values())]
         roles = {block.operator.role for block in self.order}
-        return bool(roles & {"file", "save", "restore"}) or any(isinstance(s, Literal) and s.file for s in sources)
+        return bool(roles & {"file", "save", "restore", "batches"}) or any(
+            isinstance(s, Literal) and s.file for s in sources
+        )
 
     def _initial_values(self) -> list[str]:
         if not self.variables:
@@ -104,10 +111,9 @@ class _Script:
     def _step(self) -> list[str]:
         held = [*self.placeholders, *self.variables]
         what = ", and the new values of variables" if self.variables else ""
-        lines = _definition("step", [self.of[block.id] for block in held], f"One step: what each block gives{what}.")
-        for block in self.order:
-            if block not in held:
-                lines += self._lines(block)
+        given = [*(self.of[block.id] for block in held), *([NUMBER] if self.batches else [])]
+        body = self.functions.body([block for block in self.order if block not in held])
+        lines = [*self.functions.written, *_definition("step", given, f"One step: what each block gives{what}."), *body]
         wires = [Wire(block.id, pin.name) for block in self.order for pin in block.operator.outputs]
         results = mapped((spelled(str(wire)), self._output(wire)) for wire in wires)
         if not self.variables:
@@ -138,11 +144,21 @@ class _Script:
         if self.variables:
             first = [f"feeds[{i}]" for i, block in enumerate(self.placeholders) if block.id in self.initial]
             lines.append(f"    variables = initial_values({', '.join(first)})")
-            step = [f"        results, updates = step({', '.join([*given, '**variables'])})",
-                    "        variables |= updates"]  # fmt: skip
+            given = [*given, "**variables", *([f"{NUMBER}={NUMBER}"] if self.batches else [])]
+            step = [f"        results, updates = step({', '.join(given)})", "        variables |= updates"]
         else:
+            given = [*given, *([NUMBER] if self.batches else [])]
             step = [f"        results = step({', '.join(given)})"]
-        return [*lines, "    results = {}", "    for _ in range(arguments.loop):", *step, *SHOW]
+        if any(block.attributes.get("epochs") is not None for block in self.batches):
+            step = [
+                "        try:",
+                f"    {step[0]}",
+                "        except batches.EndOfData:",
+                "            break",
+                *step[1:],
+            ]
+        number = NUMBER if self.batches else "_"
+        return [*lines, "    results = {}", f"    for {number} in range(arguments.loop):", *step, *SHOW]
 
     # Blocks
 
@@ -161,6 +177,8 @@ class _Script:
             case "restore":
                 words = [self._word(block, pin) for pin in ("file_pattern", "tensor_name")]
                 expression = call("folder.read", "HERE", *words)
+            case "batches":
+                expression = self._batch(block)
             case "save":
                 return lines_of(call("folder.write", "HERE", self._word(block, "filename"), self._saved(block)), 4)
             case _:
@@ -184,6 +202,22 @@ class _Script:
                 arguments.append(labelled(f"{attribute.name}=", spelled(value)))
         return call(f"rowgrad.{block.operator.call_name}", *arguments)
 
+    def _batch(self, block: Block) -> Expression:
+        """The batch of a step. What is read from a file is read once, at the top."""
+        given = self.page.inferred(block.id).attributes
+        words = [spelled(given["columns"]), *([spelled(given["ragged"])] if given["ragged"] else [])]
+        settings = [f"{name}={spelled(given[name])}" for name in SETTINGS if name in block.attributes]
+        if given["path"] is None:
+            arrays = [self._source(block, "data", position) for position in range(len(block.sources("data")))]
+            made = call("batches.Batches", call("batches.of_arrays", listed(arrays), *words), *settings)
+            return made._replace(closing=f").batch({NUMBER})")
+        place = (block.id, "path", 0)
+        if place not in self.kept:
+            self.kept[place] = self.names.name(f"{self.of[block.id]}_batches")
+            read = call("batches.read", "HERE", spelled(given["path"]), *words)
+            self.top += lines_of(labelled(f"{self.kept[place]} = ", call("batches.Batches", read, *settings)))
+        return f"{self.kept[place]}.batch({NUMBER})"
+
     def _saved(self, block: Block) -> Expression:
         data = [self._source(block, "data", position) for position in range(len(block.sources("data")))]
         names = self.page.inferred(block.id).inputs["tensor_names"].value
@@ -201,6 +235,8 @@ class _Script:
 
     def _output(self, wire: Wire) -> str:
         name = self.of[wire.block]
+        if self.page[wire.block].operator.role == "batches":
+            return f"{name}[{spelled(wire.pin)}]"
         return f"{name}.{wire.pin}" if self.page[wire.block].operator.result else name
 
     def _source(self, block: Block, pin: str, position: int) -> Expression:
@@ -316,6 +352,8 @@ def _imports(body: str) -> Iterator[str]:
         yield "import rowgrad.blocks"
     elif "rowgrad." in body:
         yield "import rowgrad"
+    if "batches." in body:
+        yield "from rowgrad.blocks import batches"
     yield f"from rowgrad._runtime.files import {'folder, ' * ('folder.' in body)}write"
     if "HERE" in body:
         yield from ("", "HERE = Path(__file__).parent")

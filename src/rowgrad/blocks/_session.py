@@ -17,7 +17,9 @@ import numpy as np
 
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import Array
+from rowgrad.blocks._batching import source
 from rowgrad.blocks._work import WORK, check_array, file_state
+from rowgrad.blocks.batches import ROWS, TEST, TRAIN, Batches, EndOfData
 from rowgrad.blocks.literals import literal
 from rowgrad.blocks.model import Block, Wire, missing_input
 from rowgrad.blocks.page import Page
@@ -44,9 +46,10 @@ class _Variable:
 
 
 class Snapshot(NamedTuple):
-    """The variables of a session at one moment."""
+    """The variables of a session at one moment, and the number of the batch that it is at."""
 
     variables: Mapping[str, Array]
+    batch: int = 0
 
 
 @dataclass
@@ -89,6 +92,10 @@ class Session:
         self._lock = threading.RLock()
         self._cancel = threading.Event()
         self._walk: _Run | None = None  # the run that `step` is in
+        self._batch = 0  # the number of the batch that blocks get
+        self._used = False  # whether a step has been made with it, so that the next one gets the next
+        self._split = TRAIN
+        self._batches: dict[str, tuple[Any, Batches]] = {}
 
     # Running
 
@@ -138,6 +145,8 @@ class Session:
         with self._looking():
             self._feed(feeds)
             order = self._seen.order()
+            if self._walk is None:
+                self._next_batch()
             walk = self._walk = self._walk or _Run()
             fresh = self._fresh(order)
             for id in order:
@@ -147,6 +156,7 @@ class Session:
                     return walk.states[id]
             self._finish(walk, order)
             self._walk = None
+            self._used = True
             return None
 
     def _is_due(self, walk: _Run, id: str, fresh: set[str]) -> bool:
@@ -177,8 +187,8 @@ class Session:
     ) -> History:
         """Run the page `steps` times; `record` names outputs whose values are kept from every step.
 
-        Stops at the first step in which a block fails, and when it is cancelled; a step that was cancelled has changed
-        no variable.
+        Each step gets the next batch of Batches blocks. Stops at the first step in which a block fails, when batches
+        have come to an end, and when it is cancelled; a step that was cancelled has changed no variable.
         """
         with self._looking():
             self._cancel.clear()
@@ -190,12 +200,60 @@ class Session:
                 if step:
                     self._seen = self.page.copy()
                 wanted, order = self._plan(None)
-                results = self._step(wanted, order, progress, step, steps)
+                self._next_batch()
+                before, results = results, self._step(wanted, order, progress, step, steps)
+                if any(isinstance(error, EndOfData) for error in results.errors):
+                    return History(step, values, before if step else results)
                 if results.cancelled or results.errors:
                     return History(step, values, results, results.cancelled)
+                self._used = True
                 for name, wire in recorded.items():
                     values[name].append(results[wire])
             return History(steps, values, results)
+
+    def evaluate(
+        self, fetches: "str | Iterable[str]", split: str = TEST, feeds: Mapping[str, Any] | None = None
+    ) -> dict[str, Array]:
+        """The means of outputs over all examples of a split, ``"test"`` (those held out) or ``"train"``.
+
+        Runs what the outputs need for every batch of one epoch, and changes no variable. A batch counts by its number
+        of examples.
+
+        Raises
+        ------
+        PageError
+            There is no Batches block, it has no examples of that split, or a block fails.
+        """
+        names = [fetches] if isinstance(fetches, str) else list(fetches)
+        with self._looking():
+            self._cancel.clear()
+            self._feed(feeds)
+            wires = {name: str(self._seen.wire(name)) for name in names}
+            wanted, order = self._plan(list(wires.values()))
+            blocks = [self._seen[id] for id in order if self._seen[id].operator.role == "batches"]
+            if not blocks or split not in (TRAIN, TEST):
+                raise PageError(f"there are no batches of a split {split!r} that {', '.join(names)} depend on.",
+                                code="no-examples", value=split)  # fmt: skip
+            kept = (self._batch, self._used, self._split)
+            sums: dict[str, Any] = dict.fromkeys(names, 0.0)
+            examples = 0
+            try:
+                self._split, count = split, 1
+                for self._batch in range(2**62):
+                    if self._batch >= count:
+                        break
+                    results = self._step([*wanted, *(block.id for block in blocks)], order, None, 0, 1)
+                    results.raise_first()
+                    if results.cancelled:
+                        raise PageError("the evaluation was cancelled.", code="cancelled")
+                    count = min(self._source(block).count(split) for block in blocks)
+                    rows = len(results[blocks[0].id][ROWS])
+                    examples += rows
+                    for name, wire in wires.items():
+                        sums[name] = sums[name] + np.asarray(results[wire], np.float64) * rows
+            finally:
+                self._batch, self._used, self._split = kept
+            return {name: np.asarray(total / max(examples, 1)) for name, total in sums.items()}
 
     def cancel(self) -> None:
         """Stop what is running after the block it is at, from any thread; updates of that step are dropped."""
@@ -231,7 +289,8 @@ class Session:
 
     def snapshot(self) -> Snapshot:
         """The variables of this moment, to come back to; a later step does not change it."""
-        return Snapshot(self.variables)
+        with self._lock:
+            return Snapshot(self.variables, self._batch + self._used)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Set the variables to those of `snapshot`; it may come from another session of an equal page."""
@@ -245,10 +304,12 @@ class Session:
                 value = _frozen(np.array(value)) if value.flags.writeable else value
                 new[id] = _Variable(value, next(self._stamps), self._initial(page[id]))
             self._variables = {**self._variables, **new}
+            self._batch, self._used = snapshot.batch, False
 
     def reset(self) -> None:
-        """Forget all results and variables."""
+        """Forget all results and variables, and begin with the first batch again."""
         with self._lock:
+            self._batch, self._used = 0, False
             self._kept.clear()
             self._variables.clear()
             self._walk = None
@@ -265,6 +326,7 @@ class Session:
     def _looking(self) -> Iterator[None]:
         """Do one thing at a time, and with the page as it is now, whatever becomes of it meanwhile."""
         with self._lock:
+            self.page.refresh()
             before, self._seen = self._seen, self.page.copy()
             try:
                 yield
@@ -397,6 +459,10 @@ class Session:
             parts.append(self._feeds.get(block.id, (None, 0))[1])
         elif role == "variable":
             parts.append(self._variable(block).stamp)
+        elif role == "batches":
+            parts += [self._batch, self._split]
+            if block.attributes.get("path") is not None:
+                parts.append(file_state(self._seen, block, []))
         elif role in ("file", "restore"):
             parts.append(file_state(self._seen, block, self._inputs(block)))
         elif role == "save":
@@ -445,11 +511,33 @@ class Session:
             results = operator(*self._inputs(block), **inferred.attributes)
             if operator.result is None:
                 results = (results,)
+        elif operator.role == "batches":
+            try:
+                found = self._source(block).batch(self._batch, self._split)
+            except EndOfData as error:
+                error.block = block.id
+                raise
+            results = tuple(found[pin.name] for pin in operator.outputs)
         elif operator.role in WORK:
             results = WORK[operator.role](self._seen, block, self._inputs(block))
         else:
             results = (self._variable(block).value if operator.role == "variable" else self._fed(block),)
         return {pin.name: _frozen(np.asarray(result)) for pin, result in zip(operator.outputs, results, strict=True)}
+
+    def _next_batch(self) -> None:
+        if self._used:
+            self._batch, self._used = self._batch + 1, False
+
+    def _source(self, block: Block) -> Batches:
+        """The batches of a block, which know the order of the epoch that they are at."""
+        inputs = self._inputs(block)
+        stamps = tuple(self._kept[wire.block].stamp for _, wire in block.wires())
+        path = block.attributes.get("path")
+        key = (*_definition(block), stamps, None if path is None else file_state(self._seen, block, []))
+        known = self._batches.get(block.id)
+        if known is None or known[0] != key:
+            known = self._batches[block.id] = (key, source(self._seen, block, inputs))
+        return known[1]
 
     def _fed(self, block: Block) -> Array:
         signal = self._seen.signal(f"{block.id}:output")

@@ -82,6 +82,8 @@ TINTS: dict[str, Tint] = {
     "joining": Tint("#dcdff6", "#8f97cc"),
     "gathering": Tint("#f2dcec", "#bb8fae"),
     "reductions": Tint("#d9e6f5", "#7f9dc0"),
+    "choosing": Tint("#e4efd8", "#9cb383"),
+    "random": Tint("#eadff0", "#ab94ba"),
     "losses": Tint("#f7e0cb", "#c99a6b"),
     "sparse_dense": Tint("#d3ebe3", "#74aa98"),
     "updates": Tint("#e5dcf3", "#9d89bf"),

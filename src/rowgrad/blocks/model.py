@@ -6,7 +6,7 @@ from typing import Any
 
 from rowgrad._ops import Operator
 from rowgrad.blocks.literals import Literal
-from rowgrad.blocks.operators import BLOCKS
+from rowgrad.blocks.operators import BLOCKS, batches
 from rowgrad.errors import PageError
 
 
@@ -41,8 +41,8 @@ class Block:
 
     @property
     def operator(self) -> Operator:
-        """The declaration in the catalogue."""
-        return BLOCKS[self.op]
+        """The declaration in the catalogue; that of Batches depends on its columns."""
+        return batches.declared(self.attributes) if self.op == batches.NAME else BLOCKS[self.op]
 
     def sources(self, pin: str) -> tuple[Wire | Literal, ...]:
         """What is at an input pin, one by one."""

@@ -11,7 +11,7 @@ from rowgrad._runtime.dtypes import BFLOAT16, Array
 from rowgrad._runtime.files import store
 from rowgrad.errors import FileError
 
-KINDS = (".npy", ".npz", ".csv", ".parquet")
+KINDS = (".npy", ".npz", ".csv", ".parquet", ".arrow", ".feather")
 
 
 def inside(folder: Path | None, name: Any) -> Path:
@@ -34,15 +34,71 @@ def inside(folder: Path | None, name: Any) -> Path:
 
 def read(folder: Path | None, name: Any, part: str | None, dtype: str | None = None) -> Array:
     """The array in a file of the page's folder, as `dtype` if that is given."""
-    path = inside(folder, name)
-    if path.suffix.lower() not in KINDS:
-        raise FileError(f"{name}: files are read by their endings, {', '.join(KINDS)}.")
     try:
-        array = store.read(path, part)
+        return _plain(store.read(_readable(folder, name), part), name, dtype)
     except FileError as error:
         if part is None and error.code == "no-such-part":  # the command's form, file:part, is none of a page
             raise FileError(error.message, "name one as the attribute part.", code=error.code) from error
         raise
+
+
+def read_ragged(folder: Path | None, name: Any, part: str) -> tuple[Array, Array]:
+    """A column of rows of different lengths, as values and row splits.
+
+    In a Parquet or Arrow file it is a column of lists, in a CSV file one of numbers with spaces between, and in an .npz
+    file the members `part` and `part_splits`.
+    """
+    path = _readable(folder, name)
+    match path.suffix.lower():
+        case ".parquet" | ".arrow" | ".feather":
+            from rowgrad._runtime.files.parquet import read_lists
+
+            values, splits = read_lists(path, part)
+        case ".csv":
+            values, splits = _split_cells(store.read(path, part), f"{name}:{part}")
+        case ".npz":
+            values, splits = store.read(path, part), store.read(path, f"{part}_splits")
+        case ending:
+            raise FileError(f"{name}: {ending} files have no rows of different lengths.")
+    return checked_splits(f"{name}:{part}", _plain(values, name), _plain(splits, name))
+
+
+def checked_splits(name: str, values: Array, splits: Array) -> tuple[Array, Array]:
+    """Values and row splits, if they belong together."""
+    whole = splits.ndim == 1 and splits.dtype.kind in "iu" and splits.size > 0 and values.ndim > 0
+    if not whole or splits[0] != 0 or splits[-1] != len(values) or (np.diff(splits.astype(np.int64)) < 0).any():
+        raise FileError(f"{name}: its row splits must rise from 0 to its number of values.")
+    return values, splits.astype(np.int64)
+
+
+def _split_cells(cells: Array, name: str) -> tuple[Array, Array]:
+    """Cells of numbers with spaces between, as values and row splits."""
+    if cells.dtype.kind in "iuf":
+        return cells, np.arange(len(cells) + 1)
+    words = [str(cell).split() for cell in cells]
+    flat = [word for row in words for word in row]
+    try:
+        values = (
+            np.array([int(word) for word in flat], np.int64) if all(map(_is_whole, flat)) else np.array(flat, float)
+        )
+    except (ValueError, OverflowError) as error:
+        raise FileError(f"{name} is no column of numbers with spaces between ({error}).") from error
+    return values, np.cumsum([0, *map(len, words)])
+
+
+def _is_whole(word: str) -> bool:
+    return word.isascii() and word.removeprefix("-").isdigit()
+
+
+def _readable(folder: Path | None, name: Any) -> Path:
+    path = inside(folder, name)
+    if path.suffix.lower() not in KINDS:
+        raise FileError(f"{name}: files are read by their endings, {', '.join(KINDS)}.")
+    return path
+
+
+def _plain(array: Array, name: str, dtype: str | None = None) -> Array:
+    """`array` in the forms that pages know."""
     if dtype is not None and dtypes.name_of(array.dtype) != dtype:
         array = _converted(array, dtype, name)
     if dtypes.name_of(array.dtype) not in (*dtypes.NUMPY, "string"):

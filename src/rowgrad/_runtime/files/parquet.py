@@ -1,11 +1,12 @@
-"""Columns of Parquet files as arrays, by pyarrow, which is loaded only here.
+"""Columns of Parquet and Arrow files as arrays, by pyarrow, which is loaded only here.
 
 A column of lists of equal length becomes a matrix. An array has no place for a null, so nulls are refused.
 """
 
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,25 +14,52 @@ from rowgrad._runtime.dtypes import Array
 from rowgrad._runtime.files.store import choose_part, first_line
 from rowgrad.errors import FileError, RowgradError
 
+R = TypeVar("R")
+
 
 def read_column(path: Path, column: str | None) -> Array:
     """The column called `column`, or the only one there is."""
+    return _read(path, column, _to_numpy)
+
+
+def read_lists(path: Path, column: str) -> tuple[Array, Array]:
+    """A column of lists of any lengths, as values and row splits."""
+    return _read(path, column, _to_rows)
+
+
+def _read(path: Path, column: str | None, convert: Callable[[Any, str], R]) -> R:
     if importlib.util.find_spec("pyarrow") is None:
         raise FileError(f"reading {path} needs pyarrow, which is not installed.", "pip install 'rowgrad[parquet]'")
     import pyarrow
-    from pyarrow import parquet
+    from pyarrow import feather, parquet
 
+    kind = "Parquet" if path.suffix.lower() == ".parquet" else "Arrow"
     try:
-        with parquet.ParquetFile(path) as file:
-            name = choose_part(path, column, file.schema_arrow.names, "column")
-            chunked = file.read(columns=[name]).column(name)
+        if kind == "Parquet":
+            with parquet.ParquetFile(path) as file:
+                name = choose_part(path, column, file.schema_arrow.names, "column")
+                chunked = file.read(columns=[name]).column(name)
+        else:
+            table = feather.read_table(path, memory_map=False)
+            name = choose_part(path, column, table.column_names, "column")
+            chunked = table.column(name)
         whole = pyarrow.concat_arrays(chunked.chunks) if chunked.chunks else pyarrow.array([], chunked.type)
         whole.validate(full=True)
-        return _to_numpy(whole, f"{path}:{name}")
+        return convert(whole, f"{path}:{name}")
     except RowgradError:
         raise
     except Exception as error:  # of damaged files pyarrow says many things, and UnicodeDecodeError among them
-        raise FileError(f"{path} cannot be read as Parquet ({first_line(error)}).") from error
+        raise FileError(f"{path} cannot be read as {kind} ({first_line(error)}).") from error
+
+
+def _to_rows(column: Any, name: str) -> tuple[Array, Array]:
+    from pyarrow import compute, types
+
+    if not (types.is_list(column.type) or types.is_large_list(column.type) or types.is_fixed_size_list(column.type)):
+        raise FileError(f"{name} is a column of {column.type}, not of lists.")
+    _refuse_nulls(column, name, ())
+    lengths = compute.list_value_length(column).to_numpy(zero_copy_only=False)
+    return _to_numpy(column.flatten(), name), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
 def _to_numpy(column: Any, name: str) -> Array:

@@ -1,4 +1,4 @@
-"""Arrays in files: .npy, .npz, CSV and Parquet in, .npy and .npz out; never a pickle, and never half a file.
+"""Arrays in files: .npy, .npz, CSV, Parquet and Arrow in, .npy and .npz out; never a pickle, and never half a file.
 
 NumPy's formats know no bfloat16. In an .npz file it is kept as the member `output` of 16-bit words, beside a member
 `output.dtype` that says so; a lone .npy file keeps raw 2-byte items, to be read as `bfloat16:file.npy`.
@@ -33,7 +33,7 @@ def _read(path: Path, part: str | None) -> Array:
         what = "is a folder" if path.is_dir() else "there is no such file"
         raise FileError(f"{path}: {what}.", code="no-such-file")
     kind = path.suffix.lower()
-    if kind == ".parquet":
+    if kind in (".parquet", ".arrow", ".feather"):
         from rowgrad._runtime.files.parquet import read_column
 
         return read_column(path, part)

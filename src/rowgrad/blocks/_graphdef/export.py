@@ -9,6 +9,7 @@ what updates it waits for that copy; so one run of the graph is one step, whatev
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from rowgrad.blocks.page import Page
 
 MOST_BYTES = 2**31 - 2**20  # a protocol buffer holds less than 2 GB
+NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
 PRODUCER = 2474  # the version of graphs that TensorFlow 2.21 writes
 WHY_NOT = {
     "save": "TensorFlow's Save writes files of another format. Take it off the page, or save the variables in Python.",
@@ -72,6 +74,9 @@ class _Export:
     def _place(self, block: Block, pin: str, position: int) -> str:
         if block.operator.role == "variable":
             return f"{self._free(f'{self.nodes[block.id]}/read')}:0"
+        if block.operator.role == "batches":
+            column = NOT_IN_NAMES.sub("_", pin)
+            return f"{self._free(f'{self.nodes[block.id]}/{column}')}:0"
         if block.operator.updates and position:
             return f"{self._free(f'{self.nodes[block.id]}/{pin}')}:0"
         return f"{self.nodes[block.id]}:{position}"
@@ -120,6 +125,8 @@ class _Export:
                 node.attr["_rowgrad_file"].s = json.dumps(dict(block.attributes)).encode()
             case "placeholder":
                 self._placeholder(block)
+            case "batches":
+                self._batches(block)
             case "variable":
                 self._variable(block)
             case "operator" if block.op in RECIPES:
@@ -146,6 +153,20 @@ class _Export:
         signal = self.page.signal(f"{block.id}:output")
         node = self._node(self.nodes[block.id], "Placeholder", [], {"dtype": signal.dtype})
         _write_shape(node.attr["shape"].shape, signal.shape)
+
+    def _batches(self, block: Block) -> None:
+        """A graph has no files: each column is a placeholder, to which batches are fed."""
+        main = self._node(self.nodes[block.id], "NoOp", [])
+        if block.attributes.get("path") is not None:
+            main.attr["_rowgrad_batches"].s = json.dumps(dict(block.attributes)).encode()
+        for pin, signal in self.page.inferred(block.id).outputs.items():
+            name = self.tensor(Wire(block.id, pin)).removesuffix(":0")
+            if signal.dtype is None:
+                raise PageError(f"the type of {pin} is not known: there is no file, or nothing is wired to the block.",
+                                block=block.id, pin=pin, op=block.op, code="not-in-tensorflow")  # fmt: skip
+            node = self._node(name, "Placeholder", [], {"dtype": signal.dtype})
+            _write_shape(node.attr["shape"].shape, signal.shape)
+            node.attr["_rowgrad_column"].s = json.dumps([main.name, pin]).encode()
 
     def _variable(self, block: Block) -> None:
         self._refuse_variables_before(block)

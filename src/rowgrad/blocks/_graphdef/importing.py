@@ -6,6 +6,7 @@ and that is called after it. The attributes that rowgrad writes only tell what a
 without them gives a page that computes the same.
 """
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,7 @@ class _Import:
         self.build = Builder(page, nodes)
         self.reader = Reader()
         self.arrays: dict[str, Array] = {}
+        self.batches: dict[str, str] = {}  # the blocks of the nodes that stand for batches
         self.wires: dict[Edge, Wire] = {}
         self.variables = {name for name, node in nodes.items() if node.op in VARIABLES}
         grouped = {name for node in nodes.values() if node.op == "NoOp" for name in node.controls}
@@ -113,7 +115,8 @@ class _Import:
             held = {"value": Given(self._array(node), node.mark("literal"))}
             self._block(node, "File" if file else "Const", {}, file or held)
         elif node.op == "Placeholder":
-            self._take_placeholder(node)
+            if not self._take_column(node):
+                self._take_placeholder(node)
         elif node.name in self.variables:
             self._take_variable(node)
         elif node.op in READS and node.inputs and self._is_variable(node.inputs[0]):
@@ -164,6 +167,18 @@ class _Import:
             else:
                 inputs[pin.name] = self._source(match.pins[pin.name], node, pin.name)
         self._block(node, match.op, inputs)
+
+    def _take_column(self, node: Node) -> bool:
+        """A placeholder that was a column of a Batches block; that block is added with the first of them."""
+        try:
+            main, pin = json.loads(node.mark("column") or "null")
+            if main not in self.batches:
+                given = json.loads(self.nodes[main].mark("batches") or "null")
+                self.batches[main] = self.build.add(self.nodes[main], "Batches", {}, given)
+            self.wires[Edge(node.name, 0)] = self.build.page.wire(Wire(self.batches[main], pin))
+        except (PageError, ValueError, TypeError, LookupError, RecursionError):
+            return False
+        return True
 
     def _take_placeholder(self, node: Node) -> None:
         attributes: dict[str, Any] = {"dtype": node.dtype("dtype")}

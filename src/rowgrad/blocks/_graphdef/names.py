@@ -48,13 +48,18 @@ SAME = (
     "SparseTensorDenseMatMul", "Assign", "ApplyGradientDescent", "ApplyAdagrad", "ApplyAdam", "SparseApplyAdagrad",
     *OPTIMIZER_STEPS, "StringToHashBucketFast", "StringToHashBucket", "UnsortedSegmentJoin", "RaggedRange",
     "RaggedBincount", "RaggedCountSparseOutput",
+    "Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual", "LogicalAnd", "LogicalOr", "LogicalNot",
+    "SelectV2", "Maximum", "Minimum", "ArgMax", "ArgMin", "IsFinite", "Abs", "Sign",
+    "Floor", "Ceil", "Rint", "Log1p", "Expm1", "OneHot", "Fill", "ClipByValue", "StopGradient",
+    "StatelessRandomUniform", "StatelessRandomNormal",
 )  # fmt: skip
 # What TensorFlow has too, but with lists of arrays of several types, or lists of settings.
 WITH_LISTS = (
     "StringToHashBucketStrong", "SparseCross", "SparseCrossV2", "SparseCrossHashed", "RaggedCross",
     "RaggedTensorToSparse", "RaggedTensorToTensor",
 )  # fmt: skip
-CALLED = {"ReduceSum": "Sum", "ReduceMean": "Mean", "Concat": "ConcatV2", "Gather": "GatherV2", "Add": "AddV2",
+CALLED = {"ReduceSum": "Sum", "ReduceMean": "Mean", "ReduceMax": "Max", "ReduceMin": "Min", "ReduceAll": "All",
+          "ReduceAny": "Any", "Concat": "ConcatV2", "Gather": "GatherV2", "Add": "AddV2",
           "Div": "RealDiv"}  # fmt: skip
 TYPE_NAMES = {"Tseg": "Tsegmentids", "Tnum": "Tnumsegments"}
 REFUSED: dict[str, dict[str, object]] = {
@@ -85,11 +90,11 @@ GRAPH_OPS = {name: _entry(name) for name in (*SAME, *CALLED)}
 # Whole numbers are divided by another operator, and graphs of others may have older or narrower forms.
 INTEGER_DIV = "Div"
 _OTHER_NAMES = {
-    "Add": "Add", "Div": "Div", "TruncateDiv": "Div", "Snapshot": "Identity", "StopGradient": "Identity",
+    "Add": "Add", "Div": "Div", "TruncateDiv": "Div", "Snapshot": "Identity",
     "PreventGradient": "Identity", "ResourceApplyGradientDescent": "ApplyGradientDescent",
     "ResourceApplyAdagrad": "ApplyAdagrad", "ResourceApplyAdam": "ApplyAdam",
     "ResourceSparseApplyAdagrad": "SparseApplyAdagrad", "AssignVariableOp": "Assign", "BiasAdd": "Add",
-    "Concat": "Concat", "Gather": "Gather", "Fill": "BroadcastTo",
+    "Concat": "Concat", "Gather": "Gather",
     **{f"Resource{name}": name for name in OPTIMIZER_STEPS},
 }  # fmt: skip
 
@@ -98,7 +103,7 @@ def _known() -> dict[str, tuple[str, GraphOp]]:
     known = {entry.op: (name, entry) for name, entry in GRAPH_OPS.items()}
     for op, name in _OTHER_NAMES.items():
         known[op] = (name, GRAPH_OPS[name]._replace(op=op, refused=REFUSED.get(op, {})))
-    for op, inputs in {"Concat": ("axis", "values"), "Fill": ("shape", "input")}.items():  # another order
+    for op, inputs in {"Concat": ("axis", "values")}.items():  # another order
         name, entry = known[op]
         known[op] = (name, entry._replace(inputs=inputs))
     return known

@@ -16,11 +16,13 @@ _ONLY_PAGES = {
     "joining": "Joining and cutting",
     "gathering": "Rows and elements by index",
     "reductions": "Sums, means and products",
+    "choosing": "Comparisons and choices",
     "losses": "Losses",
+    "random": "Random numbers",
     "updates": "New values of variables",
     "page": "Data on pages",
 }
-for _family in (*_ONLY_PAGES, "optimizers"):  # the latter are of the family "updates"
+for _family in (*_ONLY_PAGES, "optimizers", "batches"):  # the latter are of the families "updates" and "page"
     import_module(f"{__name__}.{_family}")
 
 FAMILIES = {**_ops.FAMILIES, **_ONLY_PAGES}

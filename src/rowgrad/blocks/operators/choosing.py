@@ -1,0 +1,443 @@
+"""Comparisons, choices and what models measure by: Equal and its like, SelectV2, Maximum, ArgMax, OneHot, Fill.
+
+They are made of NumPy, as the other dense operators are. Comparisons and whole numbers have no gradients.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rowgrad._ops.broadcasting import Known, Result, ask, broadcast, distinct_axes, fresh, of_rank, sizes
+from rowgrad._ops.catalogue import Attribute, Example, Operator, Rule
+from rowgrad._ops.pins import Pin
+from rowgrad._runtime import dtypes
+from rowgrad._runtime.dtypes import FLOATS, IDS, NUMBERS, PLAIN, REALS, Array
+from rowgrad.blocks.operators.catalogue import declare
+from rowgrad.blocks.operators.elementwise import TOO_LARGE, WRONG_TYPE, _broadcasting, _map, _summed_back, wide
+from rowgrad.blocks.operators.reductions import AXIS, KEEP_DIMS, _reduced, _spread
+from rowgrad.errors import InvalidArgumentError
+
+FAMILY = "choosing"
+NO_BROADCAST = "InvalidArgumentError: the shapes do not broadcast"
+
+
+def _compare(function: Callable[..., Any], x: Array, y: Array) -> Array:
+    result = fresh(ask(_broadcasting, {"x": x, "y": y}), np.dtype(bool))
+    with np.errstate(all="ignore"):
+        function(x, y, out=result)
+    return result
+
+
+def _larger(function: Callable[..., Any], x: Array, y: Array) -> Array:
+    result = fresh(ask(_broadcasting, {"x": x, "y": y}), x.dtype)
+    with np.errstate(all="ignore"):
+        function(x, y, out=result)
+    return result
+
+
+def _select(condition: Array, t: Array, e: Array) -> Array:
+    result = fresh(ask(_selected, {"condition": condition, "t": t, "e": e}), t.dtype)
+    np.copyto(result, e)
+    np.copyto(result, t, where=condition)
+    return result
+
+
+def _selected(shapes: Known, _: Any, __: Any) -> Result:
+    both = broadcast(("t", "e"), shapes.get("t"), shapes.get("e"))
+    return {"output": broadcast(("condition", "t"), shapes.get("condition"), both)}
+
+
+def _test(function: Callable[..., Any], x: Array) -> Array:
+    result = fresh(x.shape, np.dtype(bool))
+    function(wide(x), out=result)
+    return result
+
+
+def _extreme(function: Any, input: Array, axis: Array, *, keep_dims: bool = False) -> Array:
+    shape = ask(_reduced, {"input": input, "axis": axis}, keep_dims=keep_dims)
+    axes = distinct_axes("axis", axis, input.ndim)
+    start: Any = {}
+    if input.dtype.kind != "b":  # of nothing it is what every number is larger, or smaller, than
+        low = function is np.maximum
+        kind = input.dtype
+        if kind.kind in "iu":
+            limits = np.iinfo(kind)
+            start = {"initial": limits.min if low else limits.max}
+        else:
+            start = {"initial": -np.inf if low else np.inf}
+    with np.errstate(all="ignore"):
+        found = function.reduce(wide(input), axis=axes, **start)
+        return np.asarray(found).reshape(shape).astype(input.dtype, copy=False)
+
+
+def _to_extreme(op: Any, d_output: Any, input: Any, output: Any, axis: Any, T: Any) -> Any:
+    """Elements that are equally large share the gradient."""
+    is_one = op.Cast(op.Equal(input, _spread(op, output, input, axis)), DstT=T)
+    return op.Mul(op.Div(is_one, _spread(op, op.ReduceSum(is_one, axis), input, axis)),
+                  _spread(op, d_output, input, axis))  # fmt: skip
+
+
+def _arg(function: Any, input: Array, dimension: Any, *, output_type: str = "int64") -> Array:
+    shape = ask(_without_dimension, {"input": input, "dimension": dimension})
+    (axis,) = distinct_axes("dimension", np.asarray(dimension), input.ndim)
+    if not input.shape[axis]:
+        raise InvalidArgumentError(f"input has no elements along dimension {axis}; there is none to be chosen.",
+                                   code="empty", argument="input", value=input.shape)  # fmt: skip
+    result = fresh(shape, dtypes.NUMPY[output_type])
+    result[...] = function(wide(input), axis=axis)
+    return result
+
+
+def _without_dimension(shapes: Known, values: Known, _: Any) -> Result:
+    before = shapes.get("input")
+    of_rank("dimension", shapes.get("dimension"), 0)
+    if before is None:
+        return {"output": None}
+    if "dimension" not in values:
+        return {"output": (None,) * max(len(before) - 1, 0)}
+    (axis,) = distinct_axes("dimension", np.asarray(values["dimension"]), len(before))
+    return {"output": tuple(size for d, size in enumerate(before) if d != axis)}
+
+
+def _one_hot(indices: Array, depth: int, on_value: Array, off_value: Array) -> Array:
+    given = {"indices": indices, "depth": depth, "on_value": on_value, "off_value": off_value}
+    shape = ask(_with_depth, given)
+    result = fresh(shape, on_value.dtype)
+    result[...] = off_value
+    places = np.arange(shape[-1], dtype=np.int64)
+    np.copyto(result, on_value, where=indices[..., None] == places)
+    return result
+
+
+def _with_depth(shapes: Known, values: Known, _: Any) -> Result:
+    for name in ("depth", "on_value", "off_value"):
+        of_rank(name, shapes.get(name), 0)
+    depth = int(values["depth"]) if "depth" in values else None
+    if depth is not None and depth < 0:
+        raise InvalidArgumentError(f"depth is {depth}; it must not be negative.", code="negative", argument="depth",
+                                   value=depth)  # fmt: skip
+    before = shapes.get("indices")
+    return {"output": None if before is None else (*before, depth)}
+
+
+def _fill(dims: Array, value: Array) -> Array:
+    result = fresh(ask(_filled, {"dims": dims, "value": value}), value.dtype, "dims")
+    result[...] = value
+    return result
+
+
+def _filled(shapes: Known, values: Known, _: Any) -> Result:
+    of_rank("value", shapes.get("value"), 0)
+    return {"output": sizes("dims", shapes, values)}
+
+
+def _clip(t: Array, clip_value_min: Array, clip_value_max: Array) -> Array:
+    result = fresh(ask(_clipped, {"t": t, "clip_value_min": clip_value_min, "clip_value_max": clip_value_max}), t.dtype)
+    np.minimum(t, clip_value_max, out=result)
+    np.maximum(result, clip_value_min, out=result)
+    return result
+
+
+def _clipped(shapes: Known, _: Any, __: Any) -> Result:
+    for name in ("clip_value_min", "clip_value_max"):
+        of_rank(name, shapes.get(name), 0)
+    return {"output": shapes.get("t")}
+
+
+# Declarations
+
+
+def _declare(**fields: Any) -> None:
+    declare(Operator(function=None, family=FAMILY, **{"cost": "O(elements).", **fields}))
+
+
+class _Two(NamedTuple):
+    function: Any
+    summary: str
+    formula: str
+    result: list[Any]
+
+
+COMPARISONS = {
+    "Equal": _Two(np.equal, "Whether two elements are equal.", "z = x equals y", [False, True, False]),
+    "NotEqual": _Two(np.not_equal, "Whether two elements differ.", "z = x does not equal y", [True, False, True]),
+    "Less": _Two(np.less, "Whether x is less than y.", "z = x < y", [True, False, False]),
+    "LessEqual": _Two(np.less_equal, "Whether x is at most y.", "z = x ≤ y", [True, True, False]),
+    "Greater": _Two(np.greater, "Whether x is larger than y.", "z = x > y", [False, False, True]),
+    "GreaterEqual": _Two(np.greater_equal, "Whether x is at least y.", "z = x ≥ y", [False, True, True]),
+}
+X, Y = Pin("x", "T", "[...]", "Any shape."), Pin("y", "T", "[...]", "A shape that broadcasts with that of x.")
+Z = "The shape that x and y broadcast to."
+for _name, _row in COMPARISONS.items():
+    _same = _name in ("Equal", "NotEqual")
+    _declare(
+        name=_name, summary=_row.summary, inputs=(X, Y), outputs=(Pin("z", "bool", "[...]", Z),),
+        types={"T": (*NUMBERS, "bool") if _same else REALS}, formula=_row.formula,
+        errors=(NO_BROADCAST, WRONG_TYPE, TOO_LARGE), compute=partial(_compare, _row.function),
+        example=Example({"x": [1.0, 2.0, 3.0], "y": [2.0]}, {"z": _row.result}), shape_rule=_broadcasting,
+        notes="NaN is equal to nothing, and neither less nor larger than anything.",
+    )  # fmt: skip
+for _name, _row in {
+    "LogicalAnd": _Two(np.logical_and, "Whether both are true.", "z = x and y", [True, False]),
+    "LogicalOr": _Two(np.logical_or, "Whether one or both are true.", "z = x or y", [True, True]),
+}.items():
+    _declare(
+        name=_name, summary=_row.summary,
+        inputs=(Pin("x", "bool", "[...]", X.doc), Pin("y", "bool", "[...]", Y.doc)),
+        outputs=(Pin("z", "bool", "[...]", Z),), types={}, formula=_row.formula,
+        errors=(NO_BROADCAST, WRONG_TYPE, TOO_LARGE), compute=partial(_compare, _row.function),
+        example=Example({"x": [True, False], "y": [True]}, {"z": _row.result}), shape_rule=_broadcasting,
+    )  # fmt: skip
+
+
+def _where(compare: str, first: bool) -> Rule:
+    """The gradient goes to x where the comparison is true, else to y."""
+
+    def rule(op: Any, d_z: Any, x: Any, y: Any, z: Any) -> Any:
+        chosen, zeros = getattr(op, compare)(x, y), op.ZerosLike(d_z)
+        return op.SelectV2(chosen, d_z, zeros) if first else op.SelectV2(chosen, zeros, d_z)
+
+    return rule
+
+
+for _name, _row in {
+    "Maximum": _Two(np.maximum, "The larger of two elements.", "z = max(x, y)", [2.0, 2.0, 3.0]),
+    "Minimum": _Two(np.minimum, "The smaller of two elements.", "z = min(x, y)", [1.0, 2.0, 2.0]),
+}.items():
+    _by = "GreaterEqual" if _name == "Maximum" else "LessEqual"
+    _declare(
+        name=_name, summary=_row.summary, inputs=(X, Y), outputs=(Pin("z", "T", "[...]", Z),), types={"T": REALS},
+        formula=_row.formula, errors=(NO_BROADCAST, WRONG_TYPE, TOO_LARGE), compute=partial(_larger, _row.function),
+        example=Example({"x": [1.0, 2.0, 3.0], "y": [2.0]}, {"z": _row.result}), shape_rule=_broadcasting,
+        gradient={"x": _summed_back(_where(_by, True), "r0"), "y": _summed_back(_where(_by, False), "r1")},
+        notes="NaN wins over any number. Where both are equal, the gradient goes to x.",
+    )  # fmt: skip
+
+
+def _to_chosen(name: str) -> Rule:
+    """The gradient of a choice that was broadcast, summed back to the shape of what was chosen."""
+
+    def rule(op: Any, d_output: Any, condition: Any, t: Any, e: Any) -> Any:
+        zeros = op.ZerosLike(d_output)
+        flowing = op.SelectV2(condition, d_output, zeros) if name == "t" else op.SelectV2(condition, zeros, d_output)
+        chosen = t if name == "t" else e
+        axes = op.BroadcastGradientArgs(op.Shape(chosen), op.Shape(d_output)).r0
+        return op.Reshape(op.ReduceSum(flowing, axes), op.Shape(chosen))
+
+    return rule
+
+
+_declare(
+    name="SelectV2",
+    summary="Choose between two arrays, element by element.",
+    inputs=(
+        Pin("condition", "bool", "[...]", "Which to choose."),
+        Pin("t", "T", "[...]", "What is chosen where condition is true."),
+        Pin("e", "T", "[...]", "What is chosen elsewhere."),
+    ),
+    outputs=(Pin("output", "T", "[...]", "The shape that all three broadcast to."),),
+    types={"T": PLAIN},
+    formula="output = t where condition, else e",
+    errors=(NO_BROADCAST, WRONG_TYPE, TOO_LARGE),
+    compute=_select,
+    example=Example({"condition": [True, False], "t": [1.0, 2.0], "e": [0.0]}, {"output": [1.0, 0.0]}),
+    shape_rule=_selected,
+    gradient={"t": _to_chosen("t"), "e": _to_chosen("e")},
+)
+_declare(
+    name="LogicalNot",
+    summary="Whether an element is false.",
+    inputs=(Pin("x", "bool", "[...]", "Any shape."),),
+    outputs=(Pin("y", "bool", "[...]", "The shape of the input."),),
+    types={},
+    formula="y = not x",
+    errors=(WRONG_TYPE, TOO_LARGE),
+    compute=partial(_test, np.logical_not),
+    example=Example({"x": [True, False]}, {"y": [False, True]}),
+)
+_declare(
+    name="IsFinite",
+    summary="Whether an element is a number, and not infinite.",
+    inputs=(Pin("x", "T", "[...]", "Any shape."),),
+    outputs=(Pin("y", "bool", "[...]", "The shape of the input."),),
+    types={"T": FLOATS},
+    formula="y = x is neither infinite nor NaN",
+    errors=(WRONG_TYPE, TOO_LARGE),
+    compute=partial(_test, np.isfinite),
+    example=Example({"x": [1.0, 2.0]}, {"y": [True, True]}),
+)
+
+
+class _One(NamedTuple):
+    function: Any
+    types: tuple[str, ...]
+    summary: str
+    formula: str
+    example: tuple[list[float], list[float]]
+    gradient: Rule | None = None
+
+
+SIGNED = tuple(name for name in REALS if not name.startswith("uint"))
+for _name, _each in {
+    "Abs": _One(
+        np.absolute,
+        SIGNED,
+        "The absolute value of each element.",
+        "y = |x|",
+        ([-1.5, 2.0], [1.5, 2.0]),
+        lambda op, d_y, x: op.Mul(d_y, op.Sign(x)),
+    ),
+    "Sign": _One(np.sign, SIGNED, "The sign of each element.", "y = −1, 0 or 1", ([-1.5, 2.0], [-1.0, 1.0])),
+    "Floor": _One(np.floor, FLOATS, "Round down.", "y = ⌊x⌋", ([-1.5, 2.5], [-2.0, 2.0])),
+    "Ceil": _One(np.ceil, FLOATS, "Round up.", "y = ⌈x⌉", ([-1.5, 2.5], [-1.0, 3.0])),
+    "Rint": _One(
+        np.rint,
+        FLOATS,
+        "Round to the nearest whole number; halves to the even one.",
+        "y = x, rounded",
+        ([-1.5, 2.5], [-2.0, 2.0]),
+    ),
+    "Log1p": _One(
+        np.log1p,
+        FLOATS,
+        "The logarithm of 1 + x, also where x is small.",
+        "y = log(1 + x)",
+        ([0.0, 1.0], [0.0, 0.693147]),
+        lambda op, d_y, x: op.Div(d_y, op.Add(1.0, x)),
+    ),
+    "Expm1": _One(
+        np.expm1,
+        FLOATS,
+        "The exponential less 1, also where x is small.",
+        "y = exp(x) − 1",
+        ([0.0, 1.0], [0.0, 1.718282]),
+        lambda op, d_y, y: op.Mul(d_y, op.Add(y, 1.0)),
+    ),
+}.items():
+    _declare(
+        name=_name, summary=_each.summary, inputs=(Pin("x", "T", "[...]", "Any shape."),),
+        outputs=(Pin("y", "T", "[...]", "The shape and type of the input."),), types={"T": _each.types},
+        formula=_each.formula, errors=(WRONG_TYPE, TOO_LARGE), compute=partial(_map, _each.function),
+        example=Example({"x": _each.example[0]}, {"y": _each.example[1]}),
+        gradient={"x": _each.gradient} if _each.gradient else {},
+    )  # fmt: skip
+
+REDUCED = (
+    "InvalidArgumentError: axis has more than one dimension, or names a dimension twice",
+    "OutOfRangeError: an axis is not in [−rank, rank)", WRONG_TYPE, TOO_LARGE,
+)  # fmt: skip
+for _name, _row in {
+    "ReduceMax": _Two(
+        np.maximum, "The largest element over some of the dimensions.", "output = max of input", [2.0, 4.0]
+    ),
+    "ReduceMin": _Two(
+        np.minimum, "The smallest element over some of the dimensions.", "output = min of input", [1.0, 3.0]
+    ),
+}.items():
+    _declare(
+        name=_name, summary=_row.summary, inputs=(Pin("input", "T", "[...]", "Any array."), AXIS),
+        outputs=(Pin("output", "T", "[...]", "The input without these dimensions."),),
+        types={"T": REALS, "Tidx": IDS}, formula=f"{_row.formula} over the dimensions in axis", errors=REDUCED,
+        compute=partial(_extreme, _row.function), attributes=(KEEP_DIMS,), shape_rule=_reduced,
+        example=Example({"input": [[1.0, 2.0], [3.0, 4.0]], "axis": [1]}, {"output": _row.result}),
+        gradient={"input": _to_extreme},
+        notes="Elements that are equally large share the gradient. Of nothing it is the limit of the type.",
+    )  # fmt: skip
+for _name, _row in {
+    "ReduceAll": _Two(
+        np.logical_and, "Whether all elements over some of the dimensions are true.", "all", [True, False]
+    ),
+    "ReduceAny": _Two(np.logical_or, "Whether any element over some of the dimensions is true.", "any", [True, True]),
+}.items():
+    _declare(
+        name=_name, summary=_row.summary, inputs=(Pin("input", "bool", "[...]", "Any array."), AXIS),
+        outputs=(Pin("output", "bool", "[...]", "The input without these dimensions."),), types={"Tidx": IDS},
+        formula=f"output = {_row.formula} of input over the dimensions in axis", errors=REDUCED,
+        compute=partial(_extreme, _row.function), attributes=(KEEP_DIMS,), shape_rule=_reduced,
+        example=Example({"input": [[True, True], [True, False]], "axis": [1]}, {"output": _row.result}),
+    )  # fmt: skip
+for _name, _row in {
+    "ArgMax": _Two(np.argmax, "The position of the largest element along a dimension.", "max", [1, 0]),
+    "ArgMin": _Two(np.argmin, "The position of the smallest element along a dimension.", "min", [0, 1]),
+}.items():
+    _declare(
+        name=_name, summary=_row.summary,
+        inputs=(Pin("input", "T", "[...]", "Any array."), Pin("dimension", "Tidx", "[]", "The dimension that goes.")),
+        outputs=(Pin("output", "output_type", "[...]", "The input without this dimension."),),
+        types={"T": REALS, "Tidx": IDS, "output_type": IDS},
+        formula=f"output = the first i at which input[…, i, …] is the {_row.formula}imum",
+        errors=("InvalidArgumentError: there are no elements along the dimension",
+                "OutOfRangeError: dimension is not in [−rank, rank)", WRONG_TYPE, TOO_LARGE),
+        compute=partial(_arg, _row.function),
+        attributes=(Attribute("output_type", "int64", "The type of the positions: int32 or int64.", kind="dtype"),),
+        example=Example({"input": [[1.0, 2.0], [4.0, 3.0]], "dimension": 1}, {"output": _row.result}),
+        shape_rule=_without_dimension,
+    )  # fmt: skip
+_declare(
+    name="OneHot",
+    summary="A row for each index, with one value at the index and another elsewhere.",
+    inputs=(
+        Pin("indices", "TI", "[...]", "The places of on_value; one that is not in [0, depth) has none."),
+        Pin("depth", "int32", "[]", "The length of the rows."),
+        Pin("on_value", "T", "[]", "The value at the index."),
+        Pin("off_value", "T", "[]", "The value elsewhere."),
+    ),
+    outputs=(Pin("output", "T", "[...]", "The indices with a last dimension of size depth."),),
+    types={"T": PLAIN, "TI": IDS},
+    formula="output[…, j] = on_value if indices[…] = j, else off_value",
+    errors=("InvalidArgumentError: depth is negative, or depth, on_value or off_value is not a scalar", WRONG_TYPE,
+            TOO_LARGE),
+    cost="O(elements of the result).",
+    compute=_one_hot,
+    example=Example({"indices": [1, 0], "depth": 3, "on_value": 1.0, "off_value": 0.0},
+                    {"output": [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]}),
+    shape_rule=_with_depth,
+)  # fmt: skip
+_declare(
+    name="Fill",
+    summary="An array of one value.",
+    inputs=(Pin("dims", "index_type", "[rank]", "Its shape."), Pin("value", "T", "[]", "The value.")),
+    outputs=(Pin("output", "T", "[...]", "The value, everywhere."),),
+    types={"T": PLAIN, "index_type": IDS},
+    formula="output[…] = value",
+    errors=("InvalidArgumentError: dims is no vector or has a negative size, or value is not a scalar", WRONG_TYPE,
+            TOO_LARGE),
+    cost="O(elements of the result).",
+    compute=_fill,
+    example=Example({"dims": [2, 2], "value": 0.5}, {"output": [[0.5, 0.5], [0.5, 0.5]]}),
+    shape_rule=_filled,
+    gradient={"value": lambda op, d_output: op.ReduceSum(d_output, op.Range(0, op.Size(op.Shape(d_output)), 1))},
+)  # fmt: skip
+_declare(
+    name="ClipByValue",
+    summary="Elements below a least value become that, those above a largest value become that.",
+    inputs=(
+        Pin("t", "T", "[...]", "Any array."),
+        Pin("clip_value_min", "T", "[]", "The least value."),
+        Pin("clip_value_max", "T", "[]", "The largest value."),
+    ),
+    outputs=(Pin("output", "T", "[...]", "The shape of t."),),
+    types={"T": REALS},
+    formula="output = max(min(t, clip_value_max), clip_value_min)",
+    errors=("InvalidArgumentError: clip_value_min or clip_value_max is not a scalar", WRONG_TYPE, TOO_LARGE),
+    compute=_clip,
+    example=Example({"t": [-3.0, 0.5, 2.0], "clip_value_min": -1.0, "clip_value_max": 1.0},
+                    {"output": [-1.0, 0.5, 1.0]}),
+    shape_rule=_clipped,
+    gradient={"t": lambda op, d_output, t, clip_value_min, clip_value_max: op.SelectV2(
+        op.LogicalOr(op.Less(t, clip_value_min), op.Greater(t, clip_value_max)), op.ZerosLike(d_output), d_output)},
+    notes="There is no gradient to the limits.",
+)  # fmt: skip
+_declare(
+    name="StopGradient",
+    summary="The same values again; gradients do not flow through it.",
+    inputs=(Pin("input", "T", "[...]", "Any shape."),),
+    outputs=(Pin("output", "T", "[...]", "The same."),),
+    types={"T": PLAIN},
+    formula="output = input",
+    errors=(WRONG_TYPE, TOO_LARGE),
+    compute=lambda input: _select(np.array(True), input, input),
+    example=Example({"input": [1.0, 2.0]}, {"output": [1.0, 2.0]}),
+)
