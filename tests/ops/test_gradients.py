@@ -117,7 +117,8 @@ def test_the_rule_is_the_transpose(operator: Operator) -> None:
 
 
 # These are 0 wherever they exist.
-CONSTANT_ALMOST_EVERYWHERE = {("Sign", "x"), 
+CONSTANT_ALMOST_EVERYWHERE = {
+    ("Sign", "x"),
     ("ReluGrad", "features"),
     ("SparseDenseScatter", "dense"),
     *(("SparseSparseChosen", pin) for pin in ("a_values", "b_values")),

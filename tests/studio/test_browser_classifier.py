@@ -74,12 +74,12 @@ def test_a_classifier_is_drawn_trained_and_evaluated_with_few_gestures(desks) ->
 
     hand.grow(desk.output("Batches", "words"), 200, -40, "SparseSegmentMean", "SparseSegmentMean")
     hand.wire(desk.output("Batches", "words_segments"), desk.input("SparseSegmentMean", "segment_ids"))
-    hand.grow(desk.input("SparseSegmentMean", "data"), -90, 330, "Variable", "Variable")
-    hand.grow(desk.input("Variable", "initial_value"), -120, 90, "random normal", "StatelessRandomNormal")
+    hand.grow(desk.input("SparseSegmentMean", "data"), -90, 230, "Variable", "Variable")
+    hand.grow(desk.input("Variable", "initial_value"), -100, 50, "random normal", "StatelessRandomNormal")
     hand.line(desk.field("StatelessRandomNormal", "shape"), f"[{WORDS}, 8]")
     hand.grow(desk.output("SparseSegmentMean"), 100, 0, "MatMul", "MatMul")
-    hand.grow(desk.input("MatMul", "b"), -40, 330, "Variable", "Variable_1")
-    hand.grow(desk.input("Variable_1", "initial_value"), -20, 120, "random normal", "StatelessRandomNormal_1")
+    hand.grow(desk.input("MatMul", "b"), -40, 230, "Variable", "Variable_1")
+    hand.grow(desk.input("Variable_1", "initial_value"), -20, 70, "random normal", "StatelessRandomNormal_1")
     hand.line(desk.field("StatelessRandomNormal_1", "shape"), f"[8, {KINDS}]")
     hand.click(desk.tool("Fit"))
     loss = "SparseSoftmaxCrossEntropyWithLogits"

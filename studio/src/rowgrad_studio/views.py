@@ -167,7 +167,10 @@ def results_of(page: Page, session: Session, ran: dict[str, Ran]) -> dict[str, B
             then = ran[id] = Ran(result.outputs, block.inputs, block.attributes)
         is_changed = then.inputs is not block.inputs or then.attributes is not block.attributes
         feeding = [wire.block for _, wire in block.wires()]
-        is_source = not feeding and block.operator.role not in ("variable", "batches")  # a file may have changed, or what is fed
+        is_source = not feeding and block.operator.role not in (
+            "variable",
+            "batches",
+        )  # a file may have changed, or what is fed
         is_stale = is_changed or any(found[other].stale for other in feeding)
         if result.status == DONE:
             is_stale = result.stale and (is_stale or is_source)
