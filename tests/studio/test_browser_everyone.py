@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from studio.browser import ROOT, Desk, expect
+from rowgrad.blocks import Page
+from studio.browser import ROOT, Desk, drop, expect
 
 Desks = Callable[..., Desk]
 NUMBERS = count()
@@ -72,6 +73,38 @@ def test_axe_finds_no_violation_in_dialogs(desks: Desks, axe: str, scheme: str) 
     desk.page.get_by_role("button", name="Actions of pooled").click()
     assert _violations(desk, axe) == []
     desk.page.keyboard.press("Escape")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_violation_in_groups_tabs_menus_and_data(desks: Desks, axe: str, scheme: str) -> None:
+    page = Page("model")
+    page.add("Variable", "table", initial_value=[[1.0, 2.0], [3.0, 4.0]], at=(40, 60))
+    page.add("SparseSegmentSum", "pooled", data="table", indices=[0, 0], segment_ids=[0, 0], at=(380, 60))
+    page.add("Log", "log", x="pooled", at=(720, 60))
+    page.add("ReduceMean", "loss", input="log", axis=[0, 1], at=(1060, 60))
+    page.group(["pooled", "log"], "encoder")
+    page.add_training("loss:output", None, "Adagrad")
+    desk = desks(color_scheme=scheme)
+    name = f"groups-{next(NUMBERS)}.page.json"
+    page.save(desk.server.folder / name)
+    desk.open(open=name)
+    desk.type("table", "initial_value", "[[1, 2], [3, oops]]")  # refused, and told
+    desk.run()
+    desk.page.get_by_role("button", name="New tab").click()
+    desk.page.get_by_role("tab", name="model").click()
+    expect(desk.block("training")).to_be_visible()
+    desk.block("training").click(position={"x": 90, "y": 12})
+    assert _violations(desk, axe) == []
+    desk.canvas.click(button="right", position={"x": 20, "y": 560})
+    expect(desk.page.get_by_role("menu", name="Canvas")).to_be_visible()
+    assert _violations(desk, axe) == []
+    desk.page.keyboard.press("Escape")
+    desk.tool("Train").click()
+    assert _violations(desk, axe) == []
+    desk.page.keyboard.press("Escape")
+    drop(desk, "axe.csv", b"words,label\n1 2,0\n3,1\n")
+    expect(desk.page.get_by_role("checkbox", name="Column words")).to_be_visible()
+    assert _violations(desk, axe) == []
 
 
 @pytest.mark.parametrize(("scheme", "is_dark"), [("light", False), ("dark", True)])

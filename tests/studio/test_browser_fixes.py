@@ -1,4 +1,4 @@
-"""What a new user stumbled over: undo in fields, refused edits, cut numbers, cards on cards, marks and words that were not true."""
+"""What users stumbled over: undo in fields, refused edits, cut numbers, cards on cards, marks that were not true."""
 
 import shutil
 from collections.abc import Callable
@@ -11,7 +11,10 @@ from studio.browser import ROOT, Desk, expect, middle
 
 Desks = Callable[..., Desk]
 NUMBERS = count()
-BOXES = "(all) => all.map((one) => { const box = one.getBoundingClientRect(); return [one.dataset.id, box.x, box.y, box.width, box.height]; })"
+BOXES = """(all) => all.map((one) => {
+    const box = one.getBoundingClientRect();
+    return [one.dataset.id, box.x, box.y, box.width, box.height];
+})"""
 
 
 def _open(desk: Desk, page: Page) -> Desk:
@@ -144,7 +147,9 @@ def test_numbers_are_rounded_and_never_cut(desks: Desks) -> None:
         assert box is not None
         edges = [cell.bounding_box() for cell in region.get_by_role("row").first.get_by_role("cell").all()]
         seen = [one for one in edges if one and one["x"] < box["x"] + box["width"] - 1]
-        assert seen and all(one["x"] + one["width"] <= box["x"] + box["width"] + 2 for one in seen)  # whole, or not at all
+        assert seen and all(
+            one["x"] + one["width"] <= box["x"] + box["width"] + 2 for one in seen
+        )  # whole, or not at all
     expect(desk.result("same", "y")).to_contain_text("rounded")
     expect(desk.result("wide", "y")).to_contain_text("of 12 columns; scroll, or enlarge")
     page_in_table = desk.page.get_by_role("button", name="Edit value of small as a table")
@@ -187,7 +192,12 @@ def _is_all_in_view(desk: Desk) -> bool:
     box, under = desk.canvas.bounding_box(), desk.page.get_by_label("Overview of the page").bounding_box()
     assert box is not None and under is not None
     for _, x, y, width, height in desk.page.locator(".react-flow__node").evaluate_all(BOXES):
-        inside = x >= box["x"] and y >= box["y"] and x + width <= box["x"] + box["width"] and y + height <= box["y"] + box["height"]
+        inside = (
+            x >= box["x"]
+            and y >= box["y"]
+            and x + width <= box["x"] + box["width"]
+            and y + height <= box["y"] + box["height"]
+        )
         if not inside or (x + width > under["x"] and y + height > under["y"]):
             return False
     return True
@@ -269,7 +279,9 @@ def test_help_for_npz_files_names_what_is_taken(desk: Desk) -> None:
     np.savez(desk.server.folder / "two.npz", left=np.arange(3.0), right=np.ones(2))
     desk.add("File")
     desk.type("File", "path", "two.npz")
-    expect(desk.problems.or_(desk.block("File")).filter(has_text="Name one as the attribute part.").first).to_be_visible()
+    expect(
+        desk.problems.or_(desk.block("File")).filter(has_text="Name one as the attribute part.").first
+    ).to_be_visible()
     desk.type("File", "part", "left")
     desk.type("File", "path", "two.npz")
     desk.run()

@@ -103,8 +103,10 @@ def test_a_wire_has_a_menu_and_reroute_points(desks: Desks) -> None:
 
 def _middle_of_wire(desk: Desk, name: str) -> tuple[float, float]:
     found = desk.page.locator(f'[data-wire="{name}"] .wire-reach').evaluate(
-        "(path) => { const at = path.getPointAtLength(path.getTotalLength() * 0.7).matrixTransform(path.getScreenCTM());"
-        " return [at.x, at.y]; }"
+        """(path) => {
+            const at = path.getPointAtLength(path.getTotalLength() * 0.7).matrixTransform(path.getScreenCTM());
+            return [at.x, at.y];
+        }"""
     )
     return found[0], found[1]
 

@@ -301,11 +301,11 @@ def test_large_literals_travel_by_name(tab, client):
 
 def test_add_gradients(tab):
     tab.do("add", op="ReduceSum", at=[0, 0], inputs={"input": "after:y", "axis": [0, 1]})
-    added = tab.do("add_gradients", y="ReduceSum:output", xs=["grad:output"])["blocks"]
-    assert added and set(added) <= set(tab.blocks)
+    added = tab.do("add_gradients", y="ReduceSum:output", xs=["grad:output"])["group"]
+    assert tab.blocks[added]["op"] == "Group" and tab.page["groups"][0]["kind"] == "gradients"
     assert tab.page["undo"] == "add gradients of ReduceSum:output"
     tab.do("undo")
-    assert not set(added) & set(tab.blocks)
+    assert added not in tab.blocks and not tab.page["groups"]
     assert tab.do("check_gradients", y="ReduceSum:output", xs=["grad:output"])["ok"] is True
 
 

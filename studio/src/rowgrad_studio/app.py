@@ -12,7 +12,8 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 
-from rowgrad_studio import downloads
+from rowgrad_studio import data, downloads
+from rowgrad_studio.arguments import BASE64, TEXT, checked
 from rowgrad_studio.catalogue import catalogue
 from rowgrad_studio.documents import Document
 from rowgrad_studio.messages import decoded, encoded
@@ -61,6 +62,9 @@ def create_app(folder: Path, *, token: str, port: int) -> Guard:
         Route("/api/documents/{id}/output", _answering(pages.output)),
         Route("/api/documents/{id}/export", _answering(pages.export)),
         Route("/api/documents/{id}/rows", _answering(pages.rows)),
+        Route("/api/documents/{id}/data", _answering(pages.data)),
+        Route("/api/documents/{id}/data", _answering(pages.keep_data), methods=["POST"]),
+        Route("/api/documents/{id}/data/preview", _answering(pages.preview)),
         WebSocketRoute("/ws", sockets.serve),
     ]
     return Guard(Starlette(routes=routes, lifespan=lifespan), token=token, port=port)
@@ -151,8 +155,29 @@ class Requests:
             found = await self._studio.work(origins, document.page, document.results(), block, pin, int(row))
         return _json({"rows": found})
 
+    async def data(self, request: Request) -> Response:
+        """The data files beside the page."""
+        place = _place(await self._document(request))
+        return _json({"files": await self._studio.work(data.listed, place)})
+
+    async def keep_data(self, request: Request) -> Response:
+        """Keep a file that was dropped beside the page."""
+        place = _place(await self._document(request))
+        given = checked("the request", decoded(await _body(request), "the request"), {"name": TEXT, "data": BASE64})
+        return _json({"path": await self._studio.work(data.keep, place, given["name"], given["data"])})
+
+    async def preview(self, request: Request) -> Response:
+        """The columns of a data file."""
+        place = _place(await self._document(request))
+        return _json(await self._studio.work(data.preview, place, _query(request, "path")))
+
     async def _document(self, request: Request) -> Document:
         return await self._studio.find(request.path_params["id"])
+
+
+def _place(document: Document) -> Path:
+    """The folder that a page reads its data from."""
+    return (document.page.folder or document.folder.root).resolve()
 
 
 def _json(value: Mapping[str, Any], status: int = 200) -> Response:

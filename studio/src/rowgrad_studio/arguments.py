@@ -48,6 +48,7 @@ def _is_steps(value: Any) -> bool:
 
 
 TEXT = Field(_is_text, "a text")
+BASE64 = Field(lambda value: isinstance(value, str), "a file as base64")
 TEXTS = Field(_is_texts, "a list of texts")
 PLACE = Field(_is_place, "two numbers, as [40, 80]")
 PLACES = Field(lambda value: _is_object(value) and all(map(_is_place, value.values())), "places, as {id: [x, y]}")

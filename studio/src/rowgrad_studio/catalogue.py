@@ -12,7 +12,7 @@ from rowgrad._ops.catalogue import REQUIRED
 from rowgrad._ops.docstrings import page_inputs
 from rowgrad._ops.rule_text import texts
 from rowgrad._runtime import dtypes
-from rowgrad.blocks import looks
+from rowgrad.blocks import OPTIMIZERS, looks
 from rowgrad.blocks.looks import PINS, UNKNOWN, Look
 from rowgrad.blocks.operators import BLOCKS, FAMILIES
 
@@ -28,6 +28,16 @@ def catalogue() -> dict[str, Any]:
         "operators": [_operator(operator) for operator in BLOCKS.values()],
         "looks": {"": _look(UNKNOWN), **{dtype: _look(look) for dtype, look in PINS.items()}},
         "dtypes": list(TYPES),
+        "optimizers": [{"name": name, "settings": dict(optimizer.settings)} for name, optimizer in OPTIMIZERS.items()],
+    }
+
+
+def pins_of(operator: Operator) -> dict[str, Any]:
+    """The pins of an operator that is not in the catalogue: of a group, or made by a block's attributes."""
+    return {
+        "role": operator.role,
+        "inputs": [_pin(operator, pin) for pin in operator.inputs],
+        "outputs": [_pin(operator, pin) for pin in operator.outputs],
     }
 
 

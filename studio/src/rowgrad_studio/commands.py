@@ -54,6 +54,7 @@ def _add(document: Document, given: Given) -> Given:
     def change(page: Page) -> str:
         if op in BLOCKS:
             _complete(BLOCKS[op], attrs)
+            _seed(BLOCKS[op], sources)
             _give_variables(page, BLOCKS[op], sources, given["at"])
         block = page.add(op, at=_at(given["at"]), **_only(op, "inputs", sources), **_only(op, "attrs", attrs))
         if "target" in wiring:
@@ -93,6 +94,12 @@ def _complete(operator: Operator, attrs: Given) -> None:
     if any(attribute.default is REQUIRED and attribute.name not in attrs for attribute in operator.attributes):
         for name, value in example.items():
             attrs.setdefault(name, value)
+
+
+def _seed(operator: Operator, sources: Given) -> None:
+    """A new random block has the seed of the worked example, until it is set."""
+    if any(pin.name == "seed" for pin in operator.inputs) and "seed" in operator.example.inputs:
+        sources.setdefault("seed", operator.example.inputs["seed"])
 
 
 def _give_variables(page: Page, operator: Operator, sources: Given, at: Any) -> None:
@@ -142,6 +149,9 @@ def _rewire(document: Document, given: Given) -> None:
 def _unwire(page: Page, source: str, target: str) -> None:
     """Take one wire away; of several at a pin, the others stay."""
     id, pin = as_wire(target)
+    if id in page.groups:
+        page.disconnect(target)
+        return
     there = list(page[id].sources(pin or ""))
     wire = page.wire(source)
     if wire not in there:
@@ -157,7 +167,9 @@ def _reroute(document: Document, given: Given) -> Given:
     source, target = given["source"], given["target"]
 
     def change(page: Page) -> str:
-        block = page.add("Identity", free_name(page, "reroute"), at=_at(given["at"]), **{IDENTITY.inputs[0].name: source})
+        block = page.add(
+            "Identity", free_name(page, "reroute"), at=_at(given["at"]), **{IDENTITY.inputs[0].name: source}
+        )
         _unwire(page, source, target)
         page.connect(f"{block.id}:{IDENTITY.outputs[0].name}", target)
         return block.id
@@ -174,7 +186,10 @@ def _remove(document: Document, given: Given) -> None:
 
     def change(page: Page) -> None:
         for id in ids:
-            page[id]  # all are there, or none goes
+            if id in page.groups:
+                page.remove(id)
+            else:
+                page[id]  # all are there, or none goes
         # Those that are fed go first, so that few others have to be looked at again.
         for id in reversed([id for id in page.order() if id in ids]):
             page.remove(id)
@@ -200,7 +215,7 @@ def _move(document: Document, given: Given) -> None:
 
     def change(page: Page) -> None:
         for id, (x, y) in places.items():
-            if page[id].at != (x, y):
+            if (page.groups[id] if id in page.groups else page[id]).at != (x, y):
                 page.move(id, x, y)
         for note in page.notes:
             if note.id in notes:
@@ -226,12 +241,61 @@ def _paste(document: Document, given: Given) -> Given:
 
 
 def _add_gradients(document: Document, given: Given) -> Given:
-    def change(page: Page) -> list[str]:
-        before = {block.id for block in page}
-        page.add_gradients(given["y"], given["xs"])
-        return [block.id for block in page if block.id not in before]
+    label = f"add gradients of {given['y']}"
+    return {"group": document.edit(label, lambda page: page.add_gradients(given["y"], given["xs"]).group)}
 
-    return {"blocks": document.edit(f"add gradients of {given['y']}", change)}
+
+# Groups
+
+
+def _group(document: Document, given: Given) -> Given:
+    label = f"group {_listed(given['blocks'], ())}"
+    return {"group": document.edit(label, lambda page: page.group(given["blocks"], given["name"])).name}
+
+
+def _on_group(verb: str, words: str) -> Callable[[Document, Given], None]:
+    """A verb that is a method of the page and takes the name of a group."""
+
+    def act(document: Document, given: Given) -> None:
+        document.edit(f"{words} {given['group']}", lambda page: getattr(page, verb)(given["group"]))
+
+    return act
+
+
+def _set_group(document: Document, given: Given) -> None:
+    document.edit(f"change {given['group']}", lambda page: page.change(given["group"], **given["set"]))
+
+
+def _train(document: Document, given: Given) -> Given:
+    def change(page: Page) -> str:
+        settings = given["settings"] or {}
+        return page.add_training(given["loss"], given["variables"] or None, given["optimizer"], **settings).name
+
+    return {"group": document.edit(f"train by {given['loss']}", change)}
+
+
+def _save_group(document: Document, given: Given) -> Given:
+    """Keep a group as a page of its own in the folder `blocks`, from where it can be used again."""
+    page = document.page.extract(given["group"])
+    return {"path": document.folder.save_own(page, overwrite=bool(given["overwrite"]))}
+
+
+def _insert(document: Document, given: Given) -> Given:
+    other = document.folder.open(given["path"]).page
+    return {"group": document.edit(f"insert {other.name}", lambda page: _inserted(page, other, given["at"]))}
+
+
+def _inserted(page: Page, other: Page, at: Any) -> str:
+    group = page.insert(other, at=_at(at))
+    page.collapse(group.name)
+    return group.name
+
+
+def _copy_group(document: Document, given: Given) -> Given:
+    def change(page: Page) -> str:
+        return _inserted(page, page.extract(given["group"]), given["at"])
+
+    return {"group": document.edit(f"copy {given['group']}", change)}
 
 
 def _title(document: Document, given: Given) -> None:
@@ -330,6 +394,17 @@ VERBS: dict[str, Verb] = {
     "tidy": Verb(_tidy, {"blocks": TEXTS.or_none()}),
     "paste": Verb(_paste, {"blocks": RECORDS, "at": PLACE.or_none()}),
     "add_gradients": Verb(_add_gradients, {"y": TEXT, "xs": TEXTS}),
+    "train": Verb(_train, {"loss": TEXT, "variables": TEXTS.or_none(), "optimizer": TEXT,
+                           "settings": OBJECT.or_none()}),
+    "group": Verb(_group, {"blocks": TEXTS, "name": TEXT.or_none()}),
+    "ungroup": Verb(_on_group("ungroup", "ungroup"), {"group": TEXT}),
+    "collapse": Verb(_on_group("collapse", "collapse"), {"group": TEXT}),
+    "open": Verb(_on_group("open", "open"), {"group": TEXT}),
+    "detach": Verb(_on_group("detach", "detach"), {"group": TEXT}),
+    "set_group": Verb(_set_group, {"group": TEXT, "set": OBJECT}),
+    "save_group": Verb(_save_group, {"group": TEXT, "overwrite": BOOL.or_none()}),
+    "insert": Verb(_insert, {"path": TEXT, "at": PLACE}),
+    "copy_group": Verb(_copy_group, {"group": TEXT, "at": PLACE}),
     "title": Verb(_title, {"name": TEXT}),
     "note": Verb(_note, {"id": TEXT.or_none(), "text": TEXT, "at": PLACE}),
     "undo": Verb(_undo, {}),
@@ -343,6 +418,7 @@ VERBS: dict[str, Verb] = {
     "run_to": Verb(None, {"block": TEXT}),
     "step": Verb(None, {}),
     "loop": Verb(None, {"steps": STEPS, "record": TEXTS.or_none()}),
+    "evaluate": Verb(None, {"outputs": TEXTS, "split": TEXT.or_none()}),
     "check_gradients": Verb(None, {"y": TEXT, "xs": TEXTS}),
     "stop": Verb(None, {}),
 }  # fmt: skip

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from rowgrad.blocks import Block, BlockResult, Page, Results, Session
+from rowgrad.blocks.groups import is_in
 from rowgrad.blocks.inference import Inferred
 from rowgrad.blocks.page import State
 from rowgrad.errors import RowgradError
@@ -76,6 +77,7 @@ class Document:
         self._revision = 0
         self._blocks: dict[str, tuple[Block, Inferred, dict[str, Any]]] = {}
         self._results: dict[str, tuple[BlockResult, dict[str, Any]]] = {}
+        self._known: dict[str, BlockResult] = {}
         self._ran: dict[str, views.Ran] = {}
         self._head: dict[str, Any] = {}
         self.changes()
@@ -114,13 +116,16 @@ class Document:
 
     def _page_changes(self) -> Event | None:
         page, before = self.page, self._blocks
+        shown = page.view() if page.groups else page  # a collapsed group is one block
         found: dict[str, tuple[Block, Inferred, dict[str, Any]]] = {}
-        changed: dict[str, dict[str, Any] | None] = {id: None for id in before if id not in page}
-        for block in page:
-            inferred, known = page.inferred(block.id), before.get(block.id)
+        changed: dict[str, dict[str, Any] | None] = {id: None for id in before if id not in shown}
+        for block in shown:
+            inferred, known = shown.inferred(block.id), before.get(block.id)
             if known is None or known[0] is not block or known[1] is not inferred:
-                known = (block, inferred, views.block_view(page, block))
-                changed[block.id] = known[2]
+                view = views.block_view(shown, block)
+                if known is None or known[2] != view:  # groups are made anew each time
+                    changed[block.id] = view
+                known = (block, inferred, view)
             found[block.id] = known
         head = {
             "name": page.name,
@@ -128,9 +133,10 @@ class Document:
             "dirty": self.is_dirty,
             "undo": self.history.undo_label,
             "redo": self.history.redo_label,
-            "order": page.order(),
+            "order": shown.order(),
+            "groups": [views.group_view(page, group) for group in page.groups.values()],
             "notes": [views.note_view(note) for note in page.notes],
-            "problems": [problem(error) for error in page.problems()],
+            "problems": [_seen(problem(error), shown, page) for error in page.problems()],
         }
         if not changed and head == {name: value for name, value in self._head.items() if name != "revision"}:
             return None
@@ -143,9 +149,13 @@ class Document:
         if self.run is None:
             self.pass_on()
         page, before = self.session.page, self._results
+        self._known = views.results_of(page, self.session, self._ran)
+        shown = page.view() if page.groups else page
         found: dict[str, tuple[BlockResult, dict[str, Any]]] = {}
-        changed: dict[str, dict[str, Any] | None] = {id: None for id in before if id not in page}
-        for id, result in views.results_of(page, self.session, self._ran).items():
+        changed: dict[str, dict[str, Any] | None] = {id: None for id in before if id not in shown}
+        for block in shown:
+            id = block.id
+            result = self._known[id] if id in self._known else views.group_result(page, id, self._known)
             known = before.get(id)
             if known is None or not views.same_result(known[0], result):
                 known = (result, views.result_view(result))
@@ -167,7 +177,7 @@ class Document:
 
     def results(self) -> Results:
         """What is known of all blocks."""
-        return Results({id: result for id, (result, _) in self._results.items()})
+        return Results(self._known)
 
     def fed(self) -> dict[str, Any]:
         """What is fed to the placeholders that are still there."""
@@ -216,6 +226,15 @@ class Document:
         draft |= {"stamp": self.stamp, "answers": list(self.answers)}
         self.drafts.write(self.id, draft)
         self._draft_seconds = monotonic() - begun
+
+
+def _seen(told: dict[str, Any], shown: Page, page: Page) -> dict[str, Any]:
+    """A problem, at the group that hides its block."""
+    id = told["block"]
+    if id is None or id in shown or id not in page:
+        return told
+    owner = next((name for name in page.groups if name in shown and is_in(page[id].group, name)), None)
+    return {**told, "block": owner, "pin": None, "message": f"{id}: {told['message']}"}
 
 
 def restored(id: str, draft: Mapping[str, Any], folder: Folder, drafts: Drafts) -> Document:

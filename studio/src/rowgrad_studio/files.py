@@ -4,6 +4,7 @@ import base64
 import binascii
 import hashlib
 import os
+import re
 import shutil
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -21,6 +22,7 @@ MOST_LISTED = 1000
 MOST_WALKED = 5000  # folders that are looked into for pages
 OWN = ".rowgrad"  # what the studio keeps for itself in the folder
 READ = (".json", ".svg", ".png", ".pb", ".pbtxt")
+BLOCKS_PLACE = "blocks"  # where groups are kept as blocks of one's own
 HERE = Path(__file__).parent
 
 
@@ -127,6 +129,13 @@ class Folder:
         bring_data(page, before, path.parent)
         page.save(path)
         return self.name_of(path), stamp_of(path)
+
+    def save_own(self, page: Page, *, overwrite: bool) -> str:
+        """Write a group as a block of one's own, into a folder for these."""
+        place = self.inside(BLOCKS_PLACE)
+        place.mkdir(exist_ok=True)
+        name = re.sub(r"[^\w.-]+", "_", page.name) or "block"
+        return self.save(page, f"{BLOCKS_PLACE}/{name}{ENDING}", own=None, overwrite=overwrite)[0]
 
     def _ask(self, page: Page, path: Path, own: Stamp | None, there: Stamp) -> None:
         name = self.name_of(path)

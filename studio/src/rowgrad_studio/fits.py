@@ -19,13 +19,22 @@ def fits_source(page: Page, source: str) -> dict[str, Any]:
     wire = page.wire(source)
     signal = page.signal(wire)
     before = _reach(page, wire.block, against=True)
+    hidden = {id for name in _cards(page) for id in page.members(name)}
     pins = [
         f"{block.id}:{pin.name}"
         for block in page
-        if block.id not in before
+        if block.id not in before and block.id not in hidden
         for pin in block.operator.inputs
         if _may_be(block.operator, pin, signal) and _is_taken(page, block, pin, wire)
     ]
+    for name in _cards(page):
+        for found in page.pins(name).inputs:
+            ends = [(page[id], pin) for id, pin in found.targets]
+            if not before.intersection(id for id, _ in found.targets) and all(
+                _may_be(block.operator, _pin(block, pin), signal) and _is_taken(page, block, _pin(block, pin), wire)
+                for block, pin in ends
+            ):
+                pins.append(f"{name}:{found.name}")
     operators = []
     for operator in BLOCKS.values():
         for pin in operator.inputs:
@@ -38,17 +47,21 @@ def fits_source(page: Page, source: str) -> dict[str, Any]:
 def fits_target(page: Page, target: str) -> dict[str, Any]:
     """What the input `target` can be wired from."""
     id, name = as_wire(target)
+    if id in page.groups:  # the first of the pins that it leads to stands for all
+        id, name = next((found.targets[0] for found in page.pins(id).inputs if found.name == name), (id, name))
     block = page[id]
     pin = next((pin for pin in block.operator.inputs if pin.name == name), None)
     if pin is None:
         raise Refusal(f"{block.op} has no input {name}.", "unknown-pin", argument="target", value=target)
     after = _reach(page, id, against=False)
-    pins = []
+    hidden = {id for name in _cards(page) for id in page.members(name)}
+    exits = {output.wire: f"{name}:{output.name}" for name in _cards(page) for output in page.pins(name).outputs}
+    pins: list[str] = []
     for other in page:
         for output in other.operator.outputs if other.id not in after else ():
             wire = Wire(other.id, output.name)
             if _may_be(block.operator, pin, page.signal(wire)) and _is_taken(page, block, pin, wire):
-                pins.append(str(wire))
+                pins += [exits.get(wire, str(wire))] if wire in exits or other.id not in hidden else []
     allowed = set(block.operator.dtypes_of(pin))
     wants_variable = pin.name in block.operator.updates
     operators = []
@@ -60,6 +73,15 @@ def fits_target(page: Page, target: str) -> dict[str, Any]:
                 operators.append({"op": operator.name, "pin": output.name})
                 break
     return {"pins": pins, "operators": operators}
+
+
+def _cards(page: Page) -> list[str]:
+    """The groups that are shown as one block."""
+    return [block.id for block in page.view() if block.op == "Group"] if page.groups else []
+
+
+def _pin(block: Block, name: str) -> Pin:
+    return next(pin for pin in block.operator.inputs if pin.name == name)
 
 
 def _reach(page: Page, start: str, *, against: bool) -> set[str]:

@@ -57,6 +57,7 @@ def same_state(left: State, right: State) -> bool:
     return (
         left.name == right.name
         and left.notes == right.notes
+        and left.groups == right.groups
         and left.blocks.keys() == right.blocks.keys()
         and all(block is right.blocks[id] for id, block in left.blocks.items())
     )

@@ -57,11 +57,14 @@ class Run:
                 return {"block": done.block if done is not None else None}
             case "loop":
                 return self._loop(session, feeds)
+            case "evaluate":
+                found = session.evaluate(given["outputs"], given["split"] or "test", feeds)
+                return {"values": {name: _number(array) for name, array in found.items()}}
             case _:
                 if feeds:
                     session.run(list(feeds), feeds)
-                found = session.check_gradients(given["y"], given["xs"])
-                return {"text": str(found), "ok": bool(found.ok)}
+                checked = session.check_gradients(given["y"], given["xs"])
+                return {"text": str(checked), "ok": bool(checked.ok)}
         return {}
 
     def _loop(self, session: Session, feeds: dict[str, Any]) -> dict[str, Any]:

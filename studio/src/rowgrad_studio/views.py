@@ -9,11 +9,14 @@ from typing import Any, NamedTuple
 
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import Array
-from rowgrad.blocks import Block, BlockResult, Page, Session, Signal
+from rowgrad.blocks import Block, BlockResult, Group, Page, Session, Signal
+from rowgrad.blocks.groups import Recipe
 from rowgrad.blocks.literals import Literal
+from rowgrad.blocks.operators import BLOCKS
 from rowgrad.blocks.page import Note
 from rowgrad.blocks.pagefile import record
-from rowgrad.blocks.results import DONE, FAILED, SKIPPED
+from rowgrad.blocks.results import DONE, FAILED, SKIPPED, WAITING
+from rowgrad_studio.catalogue import pins_of
 from rowgrad_studio.problems import problem
 from rowgrad_studio.values import value_view
 
@@ -57,7 +60,7 @@ def signal_view(signal: Signal) -> dict[str, Any]:
 
 
 def block_view(page: Page, block: Block) -> dict[str, Any]:
-    """The `Block` as it stands on the page."""
+    """The `Block` as it stands on the page; pins that no operator of the catalogue has are told with it."""
     inferred = page.inferred(block.id)
     written = record(page, block, SHELF.keep)
     return {
@@ -72,7 +75,33 @@ def block_view(page: Page, block: Block) -> dict[str, Any]:
         },
         "out": {pin: signal_view(signal) for pin, signal in inferred.outputs.items()},
         "missing": block.missing(),
+        "group": block.group,
+        "pins": None if BLOCKS.get(block.op) is block.operator else pins_of(block.operator),
     }
+
+
+def group_view(page: Page, group: Group) -> dict[str, Any]:
+    """The `Group`: whether it is collapsed, and what it is derived from."""
+    recipe = group.recipe
+    return {
+        "name": group.name,
+        "collapsed": group.collapsed,
+        "at": list(group.at),
+        "kind": recipe.kind if recipe is not None else "",
+        "about": "" if recipe is None else _recipe_text(recipe),
+        "settings": {} if recipe is None else {name: _setting(value) for name, value in recipe.settings.items()},
+        "problem": None if group.problem is None else problem(group.problem)["message"],
+        "members": len(page.members(group.name)),
+    }
+
+
+def _recipe_text(recipe: Recipe) -> str:
+    by = ", ".join(wire.block for wire in recipe.xs)
+    return f"{recipe.optimizer} of {by} by {recipe.y}" if recipe.kind == "training" else f"{recipe.y} by {by}"
+
+
+def _setting(value: Any) -> Any:
+    return value if isinstance(value, int | float | bool | str) else str(value)
 
 
 def note_view(note: Note) -> dict[str, Any]:
@@ -91,6 +120,26 @@ def result_view(result: BlockResult) -> dict[str, Any]:
         "reason": result.reason,
         "outputs": {pin: value_view(array) for pin, array in result.outputs.items()},
     }
+
+
+def group_result(page: Page, name: str, found: Mapping[str, BlockResult]) -> BlockResult:
+    """What is known of a collapsed group: the worst of its blocks, and what comes out of it."""
+    members = [found[id] for id in page.members(name) if id in found]
+    status = next((one for one in (FAILED, SKIPPED, WAITING) if any(m.status == one for m in members)), DONE)
+    first = next((member for member in members if member.status == status), None)
+    outputs = {} if status != DONE else {
+        pin.name: found[pin.wire.block].outputs[pin.wire.pin] for pin in page.pins(name).outputs
+    }  # fmt: skip
+    return BlockResult(
+        name,
+        "Group",
+        status if members else WAITING,
+        outputs=outputs,
+        stale=any(member.stale for member in members),
+        seconds=sum(member.seconds for member in members),
+        error=None if first is None else first.error,
+        needs=None if first is None else first.needs,
+    )
 
 
 class Ran(NamedTuple):
@@ -118,7 +167,10 @@ def results_of(page: Page, session: Session, ran: dict[str, Ran]) -> dict[str, B
             then = ran[id] = Ran(result.outputs, block.inputs, block.attributes)
         is_changed = then.inputs is not block.inputs or then.attributes is not block.attributes
         feeding = [wire.block for _, wire in block.wires()]
-        is_source = not feeding and block.operator.role != "variable"  # a file may have changed, or what is fed
+        is_source = not feeding and block.operator.role not in (
+            "variable",
+            "batches",
+        )  # a file may have changed, or what is fed
         is_stale = is_changed or any(found[other].stale for other in feeding)
         if result.status == DONE:
             is_stale = result.stale and (is_stale or is_source)

@@ -5,6 +5,8 @@ import { AddDialog } from "./dialogs/AddDialog";
 import { ExamplesDialog, OpenDialog, SaveAsDialog } from "./dialogs/FileDialogs";
 import { GradientsDialog, LoopDialog, ResultDialog } from "./dialogs/RunDialogs";
 import { AskDialog, RenameDialog, ShortcutsDialog, TextDialog } from "./dialogs/SmallDialogs";
+import { DataDialog } from "./dialogs/DataDialog";
+import { TrainDialog } from "./dialogs/TrainDialog";
 import { Canvas } from "./parts/Canvas";
 import { Inspector } from "./parts/Inspector";
 import { PageTabs } from "./parts/PageTabs";
@@ -27,6 +29,10 @@ function OpenedDialog() {
       return <SaveAsDialog />;
     case "loop":
       return <LoopDialog />;
+    case "data":
+      return <DataDialog key={dialog.path} path={dialog.path} at={dialog.at} />;
+    case "train":
+      return <TrainDialog />;
     case "shortcuts":
       return <ShortcutsDialog />;
     case "gradients":

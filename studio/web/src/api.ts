@@ -1,6 +1,6 @@
 // The server's HTTP side: catalogue, files, documents, downloads.
 
-import type { Catalogue, Files, Origins, Problem } from "./protocol";
+import type { Catalogue, DataFile, Files, Origins, Preview, Problem } from "./protocol";
 import { Refused } from "./logic/connection";
 
 async function problemOf(response: Response): Promise<Error> {
@@ -36,6 +36,15 @@ export const api = {
   async discard(draft: string): Promise<void> {
     const response = await fetch(`/api/drafts/${encodeURIComponent(draft)}`, { method: "DELETE", credentials: "same-origin" });
     if (!response.ok) throw await problemOf(response);
+  },
+
+  data: (document: string) => get<{ files: DataFile[] }>(`/api/documents/${encodeURIComponent(document)}/data`),
+  preview: (document: string, path: string) => get<Preview>(`/api/documents/${encodeURIComponent(document)}/data/preview?${new URLSearchParams({ path })}`),
+
+  async keepData(document: string, name: string, data: string): Promise<string> {
+    const response = await fetch(`/api/documents/${encodeURIComponent(document)}/data`, { method: "POST", credentials: "same-origin", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ name, data }) });
+    if (!response.ok) throw await problemOf(response);
+    return ((await response.json()) as { path: string }).path;
   },
 
   /** Whether the server still knows this browser: after a restart it has a new key. */

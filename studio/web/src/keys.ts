@@ -2,6 +2,7 @@
 
 import { aligned, nudge, type Place } from "./logic/arrange";
 import { noteOf } from "./logic/flow";
+import { groupSelected, ungroupSelected } from "./groups";
 import { openDialog, say, store } from "./store";
 import { copied, drop, duplicate, endWire, keepCopy, pasteText, redo, removeSelected, run, save, select, selectedBlocks, selection, stop, undo } from "./studio";
 import { fit, nextFitting, placeForNew, zoomBy } from "./view";
@@ -51,7 +52,8 @@ function withControl(event: KeyboardEvent, inField: boolean): boolean {
       grasp(event.target);
       void duplicate();
     },
-    a: () => select(store.get().nodes.map((node) => node.id)),
+    g: () => void (event.shiftKey ? ungroupSelected() : groupSelected()),
+    a: () => select(store.get().nodes.filter((node) => node.type !== "frame").map((node) => node.id)),
   };
   if ((key === "z" || key === "y") && isNote(event.target)) return false;
   const found = page[key] ?? (inField ? undefined : canvas[key]);

@@ -4,11 +4,11 @@ import { api } from "./api";
 import { roomsBelow } from "./logic/arrange";
 import { cardHeight, cardWidth } from "./logic/card";
 import { Connection, Refused, type Line } from "./logic/connection";
-import { edgesOf, nodesOf } from "./logic/flow";
+import { edgesOf, nodesOf, withFrames } from "./logic/flow";
 import { applyPage, applyRecorded, applyResults, EMPTY_PAGE, pageFile, type PageState } from "./logic/page";
 import { wiresOf } from "./logic/wires";
 import type { Problem, ServerEvent } from "./protocol";
-import { hush, say, store, type State } from "./store";
+import { hush, operatorOf, say, store, type State } from "./store";
 import { open, showTab } from "./tabs";
 import { keepView } from "./view";
 
@@ -17,10 +17,10 @@ let connection: Connection | null = null;
 export const isMany = (op: string, pin: string): boolean => store.get().operators.get(op)?.inputs.find((item) => item.name === pin)?.many ?? false;
 
 /** How high results may be: others may stand close below. */
-function roomsOf({ order, blocks }: PageState, operators: State["operators"]): Record<string, number> {
+function roomsOf({ order, blocks }: PageState, state: State): Record<string, number> {
   const boxes = order.flatMap((id) => {
     const block = blocks[id];
-    const operator = block && operators.get(block.op);
+    const operator = operatorOf(block, state);
     return block ? [{ id, x: block.at[0], y: block.at[1], width: cardWidth(operator), height: cardHeight(block, operator) }] : [];
   });
   return roomsBelow(boxes);
@@ -32,9 +32,9 @@ function hear(event: ServerEvent): void {
       const page = applyPage(state.page, event);
       const known = page.blocks === state.page.blocks && page.order === state.page.order;
       const wires = known ? state.wires : wiresOf(page.blocks, page.order, isMany);
-      const nodes = nodesOf(state.nodes, page, (block) => cardHeight(block, state.operators.get(block.op)));
+      const nodes = withFrames(nodesOf(state.nodes, page, (block) => cardHeight(block, operatorOf(block, state))), page);
       const selected = state.selected && page.blocks[state.selected] ? state.selected : null;
-      return { page, wires, nodes, edges: edgesOf(state.edges, wires), selected, rooms: known ? state.rooms : roomsOf(page, state.operators) };
+      return { page, wires, nodes, edges: edgesOf(state.edges, wires), selected, rooms: known ? state.rooms : roomsOf(page, state) };
     });
   } else if (event.event === "results") {
     store.set((state) => ({ results: applyResults(state.results, event) }));
@@ -51,7 +51,7 @@ function hear(event: ServerEvent): void {
 export function join(document: string): void {
   connection?.close();
   keepView();
-  store.set({ document, page: EMPTY_PAGE, wires: [], results: {}, progress: null, recorded: {}, nodes: [], edges: [], selected: null, wiring: null, pinErrors: {}, refused: {}, rooms: {}, lit: {}, fed: {}, disk: false, lost: null });
+  store.set({ document, page: EMPTY_PAGE, wires: [], results: {}, progress: null, recorded: {}, evaluated: {}, nodes: [], edges: [], selected: null, wiring: null, pinErrors: {}, refused: {}, rooms: {}, lit: {}, fed: {}, disk: false, lost: null });
   const client = crypto.randomUUID(); // numbers of commands begin anew with each; a stored name would be inherited by a duplicated tab
   const address = new URL(`/ws?${new URLSearchParams({ document, client })}`, location.href);
   address.protocol = location.protocol === "https:" ? "wss:" : "ws:";

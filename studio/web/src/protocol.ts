@@ -47,6 +47,7 @@ export interface Catalogue {
   operators: OperatorDoc[];
   looks: Record<string, Look>; // by dtype; "" for a type that is not known
   dtypes: string[];
+  optimizers: { name: string; settings: Record<string, number | boolean> }[];
 }
 
 export interface Signal {
@@ -64,6 +65,19 @@ export interface Block {
   in: Record<string, Signal[]>; // one for each thing at the pin
   out: Record<string, Signal>;
   missing: string[];
+  group: string; // the path of the group that it is in; empty for none
+  pins: { role: string; inputs: PinDoc[]; outputs: PinDoc[] } | null; // of a group, or made by attributes; else the catalogue's
+}
+
+export interface Group {
+  name: string; // its path: outer/inner
+  collapsed: boolean;
+  at: [number, number];
+  kind: "" | "gradients" | "training"; // what it is derived as
+  about: string; // what it is derived from
+  settings: Record<string, number | string | boolean>;
+  problem: string | null;
+  members: number;
 }
 
 export interface Problem {
@@ -121,6 +135,7 @@ export interface PageEvent {
   redo: string | null;
   blocks: Record<string, Block | null>;
   order: string[];
+  groups: Group[];
   notes: Note[];
   problems: Problem[];
 }
@@ -170,6 +185,16 @@ export interface Files {
   pages: FileEntry[];
   drafts: { id: string; name: string; path: string | null; about: string; modified: number }[];
   examples: { name: string; title: string; summary: string; blocks: number }[];
+}
+
+export interface DataFile {
+  path: string; // in the page's folder
+  size: number;
+}
+
+export interface Preview {
+  path: string;
+  columns: { name: string; kind: string; ragged: boolean; sample: string[] }[];
 }
 
 export interface Origins {

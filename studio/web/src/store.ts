@@ -6,7 +6,7 @@ import type { ConnectionState } from "./logic/connection";
 import { EMPTY_PAGE, type PageState, type Recorded } from "./logic/page";
 import type { Wire } from "./logic/wires";
 import type { Item } from "./parts/Menu";
-import type { Catalogue, OperatorDoc, Problem, ProgressEvent, Result, Source } from "./protocol";
+import type { Block, Catalogue, FileEntry, OperatorDoc, Problem, ProgressEvent, Result, Source } from "./protocol";
 
 export interface Wiring {
   from: string; // block:pin
@@ -28,6 +28,8 @@ export type Dialog =
   | { kind: "examples" }
   | { kind: "save as" }
   | { kind: "loop" }
+  | { kind: "train" }
+  | { kind: "data"; path: string | null; at: [number, number] | null }
   | { kind: "shortcuts" }
   | { kind: "gradients"; output: string }
   | { kind: "rename"; block: string }
@@ -42,6 +44,7 @@ export interface Tab {
 }
 
 export interface State {
+  own: FileEntry[]; // groups that were saved as blocks
   tabs: Tab[]; // the pages that are open here
   menu: { label: string; items: Item[]; anchor: { left: number; top: number; bottom: number; right: number } } | null;
   catalogue: Catalogue | null;
@@ -52,6 +55,7 @@ export interface State {
   results: Record<string, Result>;
   progress: ProgressEvent | null;
   recorded: Recorded;
+  evaluated: Record<string, number | null>; // means over the examples that are held out
   connection: ConnectionState;
   lost: string | null; // why trying again is of no use
   disk: boolean; // the file has changed on disk
@@ -77,6 +81,7 @@ export interface State {
 const narrow = typeof matchMedia !== "undefined" && matchMedia("(max-width: 860px)").matches;
 
 let state: State = {
+  own: [],
   tabs: [],
   menu: null,
   catalogue: null,
@@ -87,6 +92,7 @@ let state: State = {
   results: {},
   progress: null,
   recorded: {},
+  evaluated: {},
   connection: "connecting",
   lost: null,
   disk: false,
@@ -126,6 +132,19 @@ export const store = {
 export function say(text: string, alarm = false): void {
   store.set(({ said }) => ({ said: { text, n: said.n + 1, alarm } }));
 }
+
+/** What a block is: of the catalogue, or with pins of its own. */
+export function operatorOf(block: Block | undefined, { operators } = store.get()): OperatorDoc | undefined {
+  if (!block) return undefined;
+  const known = operators.get(block.op);
+  if (!block.pins) return known;
+  const made = OWN.get(block.pins) ?? { ...(known ?? UNLISTED), name: block.op, role: block.pins.role, inputs: block.pins.inputs, outputs: block.pins.outputs };
+  OWN.set(block.pins, made);
+  return made;
+}
+
+const OWN = new WeakMap<object, OperatorDoc>(); // so that what stays the same is drawn once
+const UNLISTED: OperatorDoc = { name: "", family: "page", role: "group", summary: "Blocks of their own, with pins to the outside.", formula: "", notes: "", errors: [], cost: "", inputs: [], outputs: [], attributes: [], gradient: {}, example: { inputs: {}, attrs: {} } };
 
 /** What was said of an error holds until something works. */
 export function hush(): void {

@@ -7,6 +7,7 @@ import { GRID, type Place } from "./logic/arrange";
 import { Refused } from "./logic/connection";
 import { parse } from "./logic/exact";
 import { noteOf, placedAnew } from "./logic/flow";
+import { brief } from "./logic/heat";
 import { outcome, pageFile, type PageState } from "./logic/page";
 import { endOf, nameOf, withoutWire, type Wire } from "./logic/wires";
 import type { Source } from "./protocol";
@@ -18,6 +19,7 @@ import { keptTabs, open, showTab } from "./tabs";
 export async function start(): Promise<void> {
   const catalogue = await api.catalogue();
   store.set({ catalogue, operators: new Map(catalogue.operators.map((operator) => [operator.name, operator])) });
+  void api.files().then(({ pages }) => store.set({ own: pages.filter((page) => page.path.startsWith("blocks/")) }), () => undefined);
   const given = new URLSearchParams(location.search);
   const [document, path] = [given.get("document"), given.get("open")];
   const tabs = keptTabs();
@@ -26,7 +28,19 @@ export async function start(): Promise<void> {
   else if (!path || !(await open({ open: path }))) await open({ new: true });
 }
 
-export async function openFile(file: File): Promise<void> {
+export const isData = (name: string): boolean => /\.(csv|npy|npz|parquet|arrow|feather)$/i.test(name);
+
+/** A file that was dropped or picked: data is kept beside the page, and its columns can be chosen; all else is a page. */
+export async function openFile(file: File, at: Place | null = null): Promise<void> {
+  const { document } = store.get();
+  if (isData(file.name) && document) {
+    try {
+      openDialog({ kind: "data", path: await api.keepData(document, file.name, base64(new Uint8Array(await file.arrayBuffer()))), at });
+    } catch (error) {
+      complain(error);
+    }
+    return;
+  }
   if (await open({ data: base64(new Uint8Array(await file.arrayBuffer())), name: file.name })) say(`Opened ${file.name}.`);
 }
 
@@ -162,7 +176,7 @@ export async function paste(page: { blocks: unknown[] }, at: Place): Promise<voi
   say(`Pasted ${ids.length === 1 ? ids[0] : `${ids.length} blocks`}.`);
 }
 
-export const copied = (ids = selectedBlocks()): string => pageFile(store.get().page, ids);
+export const copied = (ids = selectedBlocks()): string => pageFile(store.get().page, ids.filter((id) => store.get().page.blocks[id]?.op !== "Group"));
 
 // What was copied last, for menus: a browser lets a page read its clipboard only if the user agrees.
 let clipboard = "";
@@ -202,6 +216,8 @@ export async function pasteText(text: string, at: Place): Promise<void> {
 export async function duplicate(ids = selectedBlocks()): Promise<void> {
   const { page } = store.get();
   if (!ids.length) return;
+  const group = page.groups.find((item) => item.name === ids[0]);
+  if (group && ids.length === 1) return void (await gesture("copy_group", { group: group.name, at: [group.at[0] + 40, group.at[1] + 40] }).then((ok) => ok && select([String(ok["group"])])));
   const corner = (axis: 0 | 1): number => Math.min(...ids.map((id) => page.blocks[id]?.at[axis] ?? 0));
   await paste(parse(copied(ids)) as unknown as { blocks: unknown[] }, [corner(0) + 4 * GRID, corner(1) + 4 * GRID]);
 }
@@ -313,9 +329,18 @@ export const run = (): Promise<void> => running("run", {}, "Run");
 export const runTo = (block: string): Promise<void> => running("run_to", { block }, `Run to ${block}`);
 export const step = (): Promise<void> => running("step", {}, "Step");
 export const loop = (steps: number, record: string[]): Promise<void> => {
-  store.set({ recorded: {} });
+  store.set({ recorded: {}, evaluated: {} });
   return running("loop", { steps, record }, `Loop of ${steps} steps`);
 };
+/** The means of outputs over the examples that are held out, beside the chart. */
+export async function evaluate(outputs: string[]): Promise<void> {
+  const ok = await gesture("evaluate", { outputs, split: "test" });
+  if (!ok) return;
+  const evaluated = ok["values"] as Record<string, number | null>;
+  store.set({ evaluated });
+  say(`On the examples held out: ${Object.entries(evaluated).map(([name, value]) => `${name} ${value === null ? "is not a number" : brief(value)}`).join(", ")}.`);
+}
+
 export const stop = async (): Promise<void> => {
   if (await gesture("stop")) say("Stopped.");
 };
@@ -328,10 +353,9 @@ export const reset = async (): Promise<void> => {
 export const feed = (block: string, value: Source): Promise<Record<string, unknown>> => send("feed", { block, value });
 
 export async function addGradients(y: string, xs: string[]): Promise<void> {
-  const ok = await send("add_gradients", { y, xs });
-  const ids = ok["blocks"] as string[];
-  select(ids);
-  say(`Added ${ids.length} gradient blocks.`);
+  const group = String((await send("add_gradients", { y, xs }))["group"]);
+  select([group]);
+  say(`Added ${group}: the gradients of ${y}.`);
 }
 
 export async function checkGradients(y: string, xs: string[]): Promise<string> {
@@ -345,6 +369,7 @@ let wanted = "";
 
 export async function light(block: string, pin: string, row: number | null): Promise<void> {
   const { document, page } = store.get();
+  if (page.blocks[block]?.op === "Group") return;
   const key = row === null ? "" : `${document} ${page.revision} ${block}:${pin} ${row}`;
   wanted = key;
   if (row === null || !document) {

@@ -3,7 +3,7 @@
 import { getViewportForBounds, type ReactFlowInstance, type Viewport } from "@xyflow/react";
 import { around, CARD, freePlace, type Box, type Place } from "./logic/arrange";
 import { cardHeight, RESULT } from "./logic/card";
-import { store } from "./store";
+import { operatorOf, store } from "./store";
 import { select } from "./studio";
 
 let flow: ReactFlowInstance | null = null;
@@ -30,11 +30,13 @@ export const FARTHEST = 0.05;
 
 /** What is taken on the page, with room for results that are still to come. */
 function boxes(): Box[] {
-  const { nodes, page, operators, results } = store.get();
-  return nodes.map(({ id, position, measured }) => {
+  const { nodes, page, results } = store.get();
+  return nodes.map((node) => {
+    const { id, position, measured } = node;
+    const frame = node.type === "frame" ? node : null;
     const block = page.blocks[id];
     const shown = Object.keys(results[id]?.outputs ?? {}).length > 0;
-    const height = block ? cardHeight(block, operators.get(block.op)) + (Object.keys(block.out).length ? RESULT : 0) : 60;
+    const height = frame ? (frame.height ?? 60) : block ? cardHeight(block, operatorOf(block)) + (Object.keys(block.out).length ? RESULT : 0) : 60;
     return { ...position, width: measured?.width ?? CARD, height: shown ? Math.max(measured?.height ?? 0, height) : height };
   });
 }
@@ -63,6 +65,16 @@ export function fit(): void {
   if (view) void flow?.setViewport(view, { duration: motion() });
 }
 
+/** Fits the page if a part of it is out of sight. */
+export function fitIfHidden(): void {
+  const box = room?.getBoundingClientRect();
+  const view = flow?.getViewport();
+  if (!box || !view) return;
+  const { x, y, width, height } = around(boxes());
+  const [left, top] = [x * view.zoom + view.x, y * view.zoom + view.y];
+  if (left < 0 || top < 0 || left + width * view.zoom > box.width || top + height * view.zoom > box.height) fit();
+}
+
 export const zoomBy = (factor: number): void => void flow?.zoomTo(flow.getZoom() * factor, { duration: motion() });
 
 /** A point of the window on the page. */
@@ -82,6 +94,9 @@ export function placeForNew(): Place {
   return freePlace([x - CARD / 2, y - 100], { width: CARD, height: 150 + RESULT }, boxes());
 }
 
+/** Where a block stands that is added at the end of a wire: there, or beside what it would cover. */
+export const placeNear = (at: Place): Place => freePlace(at, { width: CARD, height: 150 }, boxes());
+
 /** Moves a block into sight, if it is not. */
 export function reveal(id: string, readable = 0.3, margin = 24): void {
   const node = flow?.getInternalNode(id);
@@ -94,6 +109,12 @@ export function reveal(id: string, readable = 0.3, margin = 24): void {
   const height = (node.measured.height ?? 150) * zoom;
   const inside = left >= margin && top >= margin && left + width <= box.width - margin && top + Math.min(height, 120) <= box.height - margin;
   if (inside && zoom > readable) return;
+  if (zoom > readable && width < box.width - 2 * margin && height < box.height - 2 * margin) {
+    // Only as far as is needed: what one was working on stays in sight.
+    const shift = (from: number, size: number, room: number): number => Math.max(margin - from, 0) - Math.max(from + size + margin - room, 0);
+    void flow.setViewport({ x: x + shift(left, width, box.width), y: y + shift(top, height, box.height), zoom }, { duration: motion() });
+    return;
+  }
   const { x: nodeX, y: nodeY } = node.internals.positionAbsolute;
   void flow.setCenter(nodeX + (node.measured.width ?? CARD) / 2, nodeY + (node.measured.height ?? 150) / 2, { zoom: Math.max(zoom, 0.8), duration: motion() });
 }

@@ -14,8 +14,10 @@ const block = (id: string, inputs: Block["inputs"] = {}, at: [number, number] = 
   in: {},
   out: { y: { dtype: "float32", shape: [2], text: "float32 [2]" } },
   missing: [],
+  group: "",
+  pins: null,
 });
-const event = (blocks: PageEvent["blocks"], order: string[], whole = false): PageEvent => ({ event: "page", whole, revision: 1, name: "p", path: null, dirty: true, undo: null, redo: null, blocks, order, notes: [], problems: [] });
+const event = (blocks: PageEvent["blocks"], order: string[], whole = false): PageEvent => ({ event: "page", whole, revision: 1, name: "p", path: null, dirty: true, undo: null, redo: null, blocks, order, groups: [], notes: [], problems: [] });
 const progress = (change: Partial<ProgressEvent>): ProgressEvent => ({ event: "progress", running: true, step: 0, steps: 3, done: 0, total: 0, block: null, recorded: {}, ...change });
 
 test("changes keep what is the same", () => {

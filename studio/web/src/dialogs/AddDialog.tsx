@@ -6,7 +6,7 @@ import { find, type Found } from "../logic/search";
 import { Modal } from "../parts/Modal";
 import { openDialog, useStore, type Adding } from "../store";
 import { addBlock } from "../studio";
-import { jumpTo, placeForNew } from "../view";
+import { jumpTo, placeForNew, placeNear } from "../view";
 
 const MOST = 60;
 
@@ -26,8 +26,9 @@ export function AddDialog({ adding }: { adding: Adding }) {
     if (!item) return;
     openDialog(null);
     const { wire } = adding;
+    if (item.operator.name === "Batches" && !wire) return openDialog({ kind: "data", path: null, at: adding.at });
     const joined: Record<string, string> | undefined = wire && item.pin ? (wire.kind === "output" ? { source: wire.from, pin: item.pin } : { pin: item.pin, target: wire.from }) : undefined;
-    const place: Place = adding.at ?? placeForNew();
+    const place: Place = adding.at ? (wire ? placeNear(adding.at) : adding.at) : placeForNew();
     const id = await addBlock(item.operator.name, place, joined ? { connect: joined } : {});
     if (id) jumpTo(id);
   };

@@ -1,38 +1,29 @@
 // What is asked before a loop, and before gradients are added; and a result in large.
 
 import { useMemo, useState } from "react";
+import { isFloat, scalars } from "../logic/outputs";
 import { endOf, upstream } from "../logic/wires";
 import { Modal } from "../parts/Modal";
 import { ResultView } from "../parts/ResultView";
-import { openDialog, store, useStore, type State } from "../store";
-import { addGradients, checkGradients, loop } from "../studio";
+import { openDialog, operatorOf, store, useStore } from "../store";
+import { addGradients, checkGradients, evaluate, loop } from "../studio";
 import { fit } from "../view";
 
 const close = (): void => openDialog(null);
-const isFloat = (dtype: string | null | undefined): boolean => /^(b?float|complex)/.test(dtype ?? "");
-
-/** Outputs that are one number, the likeliest to be recorded first: those that nothing but gradients follow. */
-function scalars({ page, operators }: State): string[] {
-  const found: string[] = [];
-  for (const id of page.order) {
-    const block = page.blocks[id];
-    if (!block || operators.get(block.op)?.role === "const") continue;
-    for (const [pin, signal] of Object.entries(block.out)) if (signal.shape?.length === 0 && isFloat(signal.dtype)) found.push(`${id}:${pin}`);
-  }
-  const likely = (name: string): number => (/loss|cost|error/i.test(name) ? 0 : 1);
-  return found.sort((left, right) => likely(left) - likely(right));
-}
 
 export function LoopDialog() {
   const outputs = useMemo(() => scalars(store.get()), []);
   const [steps, setSteps] = useState("100");
   const [record, setRecord] = useState<Set<string>>(new Set(outputs.slice(0, 1)));
   const [problem, setProblem] = useState<string | null>(null);
+  const holdsOut = Object.values(store.get().page.blocks).some((block) => block.op === "Batches" && Number(block.attrs["holdout"] ?? 0) > 0);
+  const [evaluating, setEvaluating] = useState(holdsOut);
   const commit = (): void => {
     const count = Number(steps);
     if (!/^\d+$/.test(steps.trim()) || count < 1) return setProblem("Type a whole number from 1.");
     close();
-    void loop(count, outputs.filter((name) => record.has(name)));
+    const chosen = outputs.filter((name) => record.has(name));
+    void loop(count, chosen).then(() => (evaluating && chosen.length ? evaluate(chosen) : undefined));
   };
   const toggle = (name: string): void => {
     const next = new Set(record);
@@ -65,10 +56,27 @@ export function LoopDialog() {
             </label>
           ))}
         </fieldset>
+        {holdsOut && (
+          <label className="choice">
+            <input type="checkbox" aria-label="Evaluate afterwards" checked={evaluating} onChange={() => setEvaluating(!evaluating)} /> Evaluate on the examples that are held out, afterwards
+          </label>
+        )}
         <div className="buttons">
           <button type="submit" className="primary">
             Start the loop
           </button>
+          {holdsOut && (
+            <button
+              type="button"
+              disabled={!record.size}
+              onClick={() => {
+                close();
+                void evaluate(outputs.filter((name) => record.has(name)));
+              }}
+            >
+              Evaluate now
+            </button>
+          )}
           <button type="button" onClick={close}>
             Cancel
           </button>
@@ -81,18 +89,18 @@ export function LoopDialog() {
 const HOLDERS = ["variable", "const", "placeholder", "file", "restore"];
 
 export function GradientsDialog({ output }: { output: string }) {
-  const { page, operators, wires } = store.get();
+  const { page, wires } = store.get();
   const outputs = Object.keys(page.blocks[endOf(output).block]?.out ?? {}).map((pin) => `${endOf(output).block}:${pin}`);
   const [y, setY] = useState(output);
   const candidates = useMemo(() => {
     const before = upstream(endOf(y).block, wires);
     return page.order.flatMap((id) => {
       const block = page.blocks[id];
-      const role = operators.get(block?.op ?? "")?.role ?? "";
+      const role = operatorOf(block)?.role ?? "";
       if (!block || !before.has(id) || !HOLDERS.includes(role) || id === endOf(y).block) return [];
       return Object.entries(block.out).flatMap(([pin, signal]) => (isFloat(signal.dtype) ? [{ name: `${id}:${pin}`, role, text: signal.text }] : []));
     });
-  }, [y, page, operators, wires]);
+  }, [y, page, wires]);
   const [chosen, setChosen] = useState<Set<string> | null>(null);
   const variables = candidates.filter((item) => item.role === "variable");
   const xs = chosen ?? new Set((variables.length ? variables : candidates).map((item) => item.name));

@@ -26,5 +26,6 @@ export function cardWidth(operator: OperatorDoc | undefined): number {
 export function cardHeight(block: Block, operator: OperatorDoc | undefined): number {
   if (isReroute(block)) return DOT.height;
   const lines = operator ? Math.max(operator.inputs.length, operator.outputs.length) + operator.attributes.length : 1;
+  if (block.op === "Group") return HEAD + LINE * Math.max(lines, 1) + FOOT + (/^(gradients|training)/.test(block.id) ? 96 : 0);
   return HEAD + LINE * Math.max(lines, 1) + FOOT;
 }

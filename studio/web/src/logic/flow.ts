@@ -22,9 +22,40 @@ export const noteOf = (node: string): string | null => (node.startsWith("note ")
 
 export function nodesOf(before: Node[], page: PageState, heightOf: (block: Block) => number): Node[] {
   const old = new Map(before.map((node) => [node.id, node]));
+  const frames = before.filter((node) => node.type === "frame"); // kept until they are made anew
   const nodes = page.order.filter((id) => page.blocks[id]).map((id) => nodeOf(old.get(id), "block", id, (page.blocks[id] as Block).at, id, heightOf(page.blocks[id] as Block)));
   nodes.push(...page.notes.map((note: Note) => nodeOf(old.get(noteNode(note.id)), "note", noteNode(note.id), note.at, `Note ${note.id}`, 60)));
+  nodes.unshift(...frames);
   return nodes.length === before.length && nodes.every((node, i) => node === before[i]) ? before : nodes;
+}
+
+export const frameNode = (name: string): string => `group ${name}`;
+export const isWithin = (path: string, group: string): boolean => path === group || path.startsWith(`${group}/`);
+
+const AROUND = 16;
+const FRAME_HEAD = 34;
+
+/** Frames around the blocks of groups that are open, behind them; outer ones first. */
+export function withFrames(nodes: Node[], page: PageState): Node[] {
+  const open = page.groups.filter((group) => !group.collapsed);
+  const plain = nodes.filter((node) => node.type !== "frame");
+  if (!open.length) return plain.length === nodes.length ? nodes : plain;
+  const old = new Map(nodes.map((node) => [node.id, node]));
+  const frames = open.toSorted((left, right) => left.name.split("/").length - right.name.split("/").length).flatMap(({ name }): Node[] => {
+    const inside = plain.filter((node) => node.type === "block" && isWithin(page.blocks[node.id]?.group ?? "", name));
+    if (!inside.length) return [];
+    const depth = Math.max(0, ...page.groups.filter((group) => !group.collapsed && isWithin(group.name, name)).map((group) => group.name.split("/").length - name.split("/").length));
+    const gap = AROUND * (depth + 1);
+    const x = Math.min(...inside.map((node) => node.position.x)) - gap;
+    const y = Math.min(...inside.map((node) => node.position.y)) - gap - FRAME_HEAD * (depth + 1);
+    const width = Math.max(...inside.map((node) => node.position.x + (node.measured?.width ?? CARD))) + gap - x;
+    const height = Math.max(...inside.map((node) => node.position.y + (node.measured?.height ?? node.initialHeight ?? 100))) + gap - y;
+    const id = frameNode(name);
+    const kept = old.get(id);
+    if (kept && kept.position.x === x && kept.position.y === y && kept.width === width && kept.height === height) return [kept];
+    return [{ ...kept, id, type: "frame", position: { x, y }, width, height, data: { name }, ariaLabel: `Group ${name}`, domAttributes: { "aria-roledescription": "group" }, zIndex: -10, selectable: false, dragHandle: ".frame-head" }];
+  });
+  return [...frames, ...plain];
 }
 
 /** Everything back to where the server has it, after a move that was refused. */

@@ -1,7 +1,7 @@
 // The page as the browser knows it: what the server told, change by change. Everything that stayed the same keeps its identity, so that
 // only what has changed is drawn again.
 
-import type { Block, Note, PageEvent, Problem, ProgressEvent, Result, ResultsEvent } from "../protocol";
+import type { Block, Group, Note, PageEvent, Problem, ProgressEvent, Result, ResultsEvent } from "../protocol";
 import { stringify } from "./exact";
 
 export interface PageState {
@@ -13,11 +13,12 @@ export interface PageState {
   redo: string | null;
   blocks: Record<string, Block>;
   order: string[];
+  groups: Group[];
   notes: Note[];
   problems: Problem[];
 }
 
-export const EMPTY_PAGE: PageState = { revision: -1, name: "", path: null, dirty: false, undo: null, redo: null, blocks: {}, order: [], notes: [], problems: [] };
+export const EMPTY_PAGE: PageState = { revision: -1, name: "", path: null, dirty: false, undo: null, redo: null, blocks: {}, order: [], groups: [], notes: [], problems: [] };
 
 const same = (left: unknown, right: unknown): boolean => left === right || stringify(left) === stringify(right);
 
@@ -41,11 +42,12 @@ export function changed<T>(before: Record<string, T>, after: Record<string, T | 
 }
 
 export function applyPage(before: PageState, event: PageEvent): PageState {
-  const { event: _, whole, blocks, order, notes, problems, ...rest } = event;
+  const { event: _, whole, blocks, order, groups, notes, problems, ...rest } = event;
   return {
     ...rest,
     blocks: changed(before.blocks, blocks, whole),
     order: same(before.order, order) ? before.order : order,
+    groups: same(before.groups, groups) ? before.groups : groups,
     notes: same(before.notes, notes) ? before.notes : notes,
     problems: same(before.problems, problems) ? before.problems : problems,
   };

@@ -8,9 +8,11 @@ import { literalOf } from "../logic/literal";
 import { lookOf } from "../logic/pins";
 import { wiresAt } from "../logic/wires";
 import type { Block, OperatorDoc, PinDoc, Result } from "../protocol";
-import { openDialog, store, useStore } from "../store";
+import { openDialog, operatorOf, store, useStore } from "../store";
+import { onGroup } from "../groups";
 import { change, duplicate, feed, removeBlocks, runTo, select } from "../studio";
 import { AttributeField } from "./AttributeField";
+import { Derived, GroupHead } from "./GroupCard";
 import { Icon } from "./Icon";
 import { LiteralField } from "./LiteralField";
 import { Menu, type Item } from "./Menu";
@@ -44,8 +46,8 @@ function Dot({ id }: { id: string }) {
 function FarCard({ id }: { id: string }) {
   const block = useStore((state) => state.page.blocks[id]);
   const status = useStore((state) => state.results[id]?.status ?? "waiting");
-  const { operators, catalogue } = store.get();
-  const operator = block && operators.get(block.op);
+  const { catalogue } = store.get();
+  const operator = operatorOf(block);
   if (!block || !operator) return null;
   const tint = catalogue?.families.find((family) => family.name === operator.family);
   const colour = (dtype: string | null | undefined): string => lookOf(catalogue?.looks, dtype).colour;
@@ -69,7 +71,8 @@ function FarCard({ id }: { id: string }) {
 
 function NearCard({ id }: { id: string }) {
   const block = useStore((state) => state.page.blocks[id]);
-  const operator = useStore((state) => (block ? state.operators.get(block.op) : undefined));
+  const group = useStore((state) => (block?.op === "Group" ? state.page.groups.find((item) => item.name === id) : undefined));
+  const operator = useStore((state) => operatorOf(block, state));
   const tint = useStore((state) => state.catalogue?.families.find((family) => family.name === operator?.family));
   const result = useStore((state) => state.results[id]);
   const current = useStore((state) => Boolean(state.progress?.running && state.progress.block === id));
@@ -78,25 +81,29 @@ function NearCard({ id }: { id: string }) {
   const status = result?.status ?? "waiting";
   const stale = Boolean(result?.stale && status === "done");
   return (
-    <div className={`card ${status}${stale ? " is-stale" : ""}${current ? " current" : ""}`} style={{ ["--tint" as string]: tint?.header, ["--frame" as string]: tint?.frame, width: cardWidth(operator) }}>
-      <div className="card-head" onDoubleClick={() => openDialog({ kind: "rename", block: id })}>
-        <div className="card-names">
+    <div className={`card${group ? " of-group" : ""} ${status}${stale ? " is-stale" : ""}${current ? " current" : ""}`} style={{ ["--tint" as string]: tint?.header, ["--frame" as string]: tint?.frame, width: cardWidth(operator) }}>
+      <div className="card-head" onDoubleClick={() => (group ? void onGroup("open", id) : openDialog({ kind: "rename", block: id }))}>
+        {group && <GroupHead group={group} at={block.at} />}
+        {!group && <div className="card-names">
           <div className="card-id" title={id}>
             {id}
           </div>
           {block.op !== id && <div className="card-op">{block.op}</div>}
-        </div>
+        </div>}
         {stale && <span className="stale-mark">stale</span>}
         {current && <span className="current-mark">running</span>}
-        <Menu label={`Actions of ${id}`} className="quiet tiny nodrag" items={() => actions(block, operator)}>
-          <Icon name="more" />
-        </Menu>
+        {!group && (
+          <Menu label={`Actions of ${id}`} className="quiet tiny nodrag" items={() => actions(block, operator)}>
+            <Icon name="more" />
+          </Menu>
+        )}
       </div>
       {error && <div className="pin-error of-block">{error}</div>}
       <Pins block={block} operator={operator} />
       {operator.attributes.map((attribute) => (
         <AttributeField key={attribute.name} block={block} attribute={attribute} />
       ))}
+      {group && <Derived group={group} />}
       {operator.role === "placeholder" && <FeedField block={block} />}
       {result && <Outcome block={id} result={result} stale={stale} />}
     </div>

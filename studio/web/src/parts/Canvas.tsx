@@ -4,8 +4,8 @@ import { applyEdgeChanges, applyNodeChanges, Background, BackgroundVariant, Mini
 import { useCallback, useEffect, useRef, useState, type DragEvent, type MouseEvent as ReactMouseEvent } from "react";
 import { GRID, type Place } from "../logic/arrange";
 import { parse } from "../logic/exact";
-import { noteNode, placedAnew } from "../logic/flow";
-import { openDialog, store, useStore } from "../store";
+import { isWithin, noteNode, placedAnew, withFrames } from "../logic/flow";
+import { openDialog, operatorOf, store, useStore } from "../store";
 import { clearPinErrors } from "../line";
 import { addBlock, changeNote, copied, drop, endWire, openFile, paste } from "../studio";
 import { FARTHEST, keptView, placeAt, setView, wholeView } from "../view";
@@ -14,10 +14,11 @@ import { onConnect, onConnectEnd, onConnectStart, onReconnect, onReconnectStart 
 import { ConnectionLine } from "./ConnectionLine";
 import { onEdgeMenu, onNodeMenu, onPaneMenu } from "./contextMenus";
 import { MenuList } from "./Menu";
+import { GroupFrame } from "./GroupCard";
 import { NoteSlip } from "./NoteSlip";
 import { WireEdge } from "./WireEdge";
 
-const NODE_TYPES = { block: BlockCard, note: NoteSlip };
+const NODE_TYPES = { block: BlockCard, note: NoteSlip, frame: GroupFrame };
 const EDGE_TYPES = { wire: WireEdge };
 const MANY = 150; // from so many blocks on, only those in sight are drawn
 const FAR = 0.42;
@@ -26,9 +27,24 @@ const NO_EDGES: Edge[] = [];
 const isFar = (zoom: number, blocks: number): boolean => zoom < FAR && blocks > MANY;
 export const DRAGGED = "application/x-rowgrad-operator";
 
+/** A frame that is dragged takes its blocks along. */
+function withMembers(change: NodeChange, nodes: Node[]): NodeChange[] {
+  const frame = change.type === "position" && change.position ? nodes.find((node) => node.id === change.id && node.type === "frame") : undefined;
+  if (!frame || change.type !== "position" || !change.position) return [change];
+  const [x, y] = [change.position.x - frame.position.x, change.position.y - frame.position.y];
+  return membersOf(frame, nodes).map((node) => ({ ...change, id: node.id, position: { x: node.position.x + x, y: node.position.y + y } }));
+}
+
+function membersOf(frame: Node, nodes: Node[]): Node[] {
+  const { page } = store.get();
+  return nodes.filter((node) => node.type === "block" && isWithin(page.blocks[node.id]?.group ?? "", String(frame.data["name"])));
+}
+
 function onNodesChange(changes: NodeChange[]): void {
   const { nodes, page } = store.get();
-  const changed = applyNodeChanges(changes.filter((change) => change.type !== "remove"), nodes);
+  const moved = page.groups.length ? changes.flatMap((change) => withMembers(change, nodes)) : changes;
+  const placed = applyNodeChanges(moved.filter((change) => change.type !== "remove"), nodes);
+  const changed = page.groups.length ? withFrames(placed, page) : placed;
   if (!changes.some((change) => change.type === "select")) {
     store.set({ nodes: changed });
     return;
@@ -56,6 +72,8 @@ const onDragStart = (event: { altKey: boolean }): void => {
 function onDragStop(_: unknown, __: unknown, moved: Node[]): void {
   const places: Record<string, Place> = {};
   if (copies) return void copyTo(moved);
+  const { nodes } = store.get();
+  moved = moved.flatMap((node) => (node.type === "frame" ? membersOf(node, nodes) : [node]));
   for (const { id, position, data } of moved) {
     const [x, y] = data["at"] as Place;
     if (x !== position.x || y !== position.y) places[id] = [position.x, position.y];
@@ -82,12 +100,13 @@ function onDrop(event: DragEvent): void {
   const file = event.dataTransfer.files[0];
   const [x, y] = placeAt(event.clientX, event.clientY);
   if (op) void addBlock(op, [Math.round((x - 60) / GRID) * GRID, Math.round((y - 18) / GRID) * GRID]);
-  else if (file) void openFile(file);
+  else if (file) void openFile(file, [x, y]);
 }
 
 const minimapColour = (node: Node): string => {
-  const { page, operators, catalogue } = store.get();
-  const family = operators.get(page.blocks[node.id]?.op ?? "")?.family;
+  if (node.type === "frame") return "transparent";
+  const { page, catalogue } = store.get();
+  const family = operatorOf(page.blocks[node.id])?.family;
   return catalogue?.families.find((item) => item.name === family)?.frame ?? "#c9b458";
 };
 

@@ -12,6 +12,7 @@ const LEFT = 46;
 export function Chart() {
   const recorded = useStore((state) => state.recorded);
   const steps = useStore((state) => (state.progress?.running ? state.progress.steps : 0));
+  const evaluated = useStore((state) => state.evaluated);
   const names = Object.keys(recorded);
   const scale = useMemo(() => scaleOf(Object.values(recorded).flat().map((value) => value ?? NaN)), [recorded]);
   if (!names.length) return null;
@@ -56,6 +57,11 @@ export function Chart() {
             </li>
           ))}
         </ul>
+        {Object.entries(evaluated).map(([name, value]) => (
+          <p key={name} className="evaluated">
+            {name} on the examples held out: {value === null ? "not a number" : brief(value)}
+          </p>
+        ))}
         {scale.log && <span className="dim">logarithmic scale</span>}
       </figcaption>
     </figure>

@@ -4,19 +4,21 @@ import { align } from "../keys";
 import { stringify } from "../logic/exact";
 import { literalOf } from "../logic/literal";
 import { lookOf } from "../logic/pins";
-import type { Block, OperatorDoc, PinDoc } from "../protocol";
-import { useStore } from "../store";
+import type { Block, Group, OperatorDoc, PinDoc } from "../protocol";
+import { operatorOf, useStore } from "../store";
 import { addBlock, change, duplicate, removeSelected } from "../studio";
 import { placeForNew, reveal } from "../view";
 import { AttributeField } from "./AttributeField";
 import { Chart } from "./Chart";
+import { groupActions } from "./GroupCard";
 import { LiteralField } from "./LiteralField";
 import { Glyph } from "./Pin";
 import { Tour } from "./Tour";
 
 export function Inspector() {
   const block = useStore((state) => (state.selected ? state.page.blocks[state.selected] : undefined));
-  const operator = useStore((state) => state.operators.get(block?.op ?? state.shownOperator ?? ""));
+  const operator = useStore((state) => (block ? operatorOf(block, state) : state.operators.get(state.shownOperator ?? "")));
+  const group = useStore((state) => (block?.op === "Group" ? state.page.groups.find((item) => item.name === block.id) : undefined));
   const result = useStore((state) => (block ? state.results[block.id] : undefined));
   const several = useStore((state) => state.nodes.filter((node) => node.selected).length);
   return (
@@ -56,7 +58,7 @@ export function Inspector() {
             )}
           </div>
         )}
-        {operator ? <Reference operator={operator} /> : <Nothing />}
+        {group ? <AboutGroup group={group} /> : operator ? <Reference operator={operator} /> : <Nothing />}
       </div>
     </aside>
   );
@@ -104,6 +106,24 @@ function TogetherFields() {
 }
 
 const secondsText = (seconds: number): string => (seconds < 0.001 ? "under 1 ms" : seconds < 1 ? `${Math.round(seconds * 1000)} ms` : `${seconds.toFixed(1)} s`);
+
+function AboutGroup({ group }: { group: Group }) {
+  return (
+    <article className="reference">
+      <p>
+        A group of {group.members} blocks{group.kind ? ` with the ${group.kind === "training" ? "gradients, slots and updates of a training step" : "gradients"}: ${group.about}` : ""}.
+      </p>
+      {group.kind && <p>It is derived from the page and follows every change. Its blocks cannot be edited; detach it, in its menu, to make them ordinary ones.</p>}
+      <div className="buttons">
+        {groupActions(group, group.at).map(({ label, do: act }) => (
+          <button key={label} type="button" onClick={act}>
+            {label}
+          </button>
+        ))}
+      </div>
+    </article>
+  );
+}
 
 function Nothing() {
   return (

@@ -3,9 +3,10 @@
 import { memo, useMemo, useState } from "react";
 import { find } from "../logic/search";
 import type { OperatorDoc } from "../protocol";
-import { store, useStore } from "../store";
+import { openDialog, store, useStore } from "../store";
 import { addBlock } from "../studio";
 import { jumpTo, placeForNew, reveal } from "../view";
+import { insertOwn } from "../groups";
 import { ArrowList } from "./ArrowList";
 import { DRAGGED } from "./Canvas";
 import { Icon } from "./Icon";
@@ -44,6 +45,7 @@ export function Palette() {
             <ArrowList className="palette-list">
               {/* What is searched for stands in the order of likelihood. */}
               {query !== "" && found.map((operator) => <PaletteItem key={operator.name} operator={operator} />)}
+              {query === "" && <OwnBlocks />}
               {catalogue.families.map(({ name, title, header, frame }) => {
                 const members = query === "" ? catalogue.operators.filter((operator) => operator.family === name) : [];
                 if (!members.length) return null;
@@ -70,8 +72,25 @@ export function Palette() {
   );
 }
 
+/** Groups that were saved as blocks. */
+function OwnBlocks() {
+  const own = useStore((state) => state.own);
+  if (!own.length) return null;
+  return (
+    <section className="family">
+      <h2 className="family-head own">Your blocks</h2>
+      {own.map(({ path, name }) => (
+        <button key={path} type="button" className="palette-item" aria-label={name} title={path} onClick={() => void insertOwn(path, placeForNew())}>
+          <span>{name}</span>
+        </button>
+      ))}
+    </section>
+  );
+}
+
 const PaletteItem = memo(function PaletteItem({ operator }: { operator: OperatorDoc }) {
   const add = async (): Promise<void> => {
+    if (operator.name === "Batches") return openDialog({ kind: "data", path: null, at: null });
     const id = await addBlock(operator.name, placeForNew());
     if (id) setTimeout(() => reveal(id), 60);
   };

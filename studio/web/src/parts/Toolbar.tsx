@@ -74,13 +74,15 @@ export function Toolbar() {
         <Tool name="Undo" icon="undo" keys="Ctrl Z" hint={undoLabel ? `Undo: ${undoLabel}` : "Nothing to undo"} disabled={!undoLabel} onClick={() => void undo()} />
         <Tool name="Redo" icon="redo" keys="Ctrl Shift Z" hint={redoLabel ? `Redo: ${redoLabel}` : "Nothing to redo"} disabled={!redoLabel} onClick={() => void redo()} />
         <Tool name="Add block" icon="add" keys="Ctrl K" onClick={add} />
+        <Tool name="Add data" icon="table" hint="Data from a file: columns, in batches" onClick={() => openDialog({ kind: "data", path: null, at: null })} />
         <Tool name="Add note" icon="note" onClick={() => void addNote(placeForNew())} />
         <Tool name="Tidy up" icon="tidy" onClick={() => void tidy().then((done) => done && fit())} />
         <Tool name="Fit" icon="fit" keys="F" hint="Fit all blocks into view" onClick={() => fit()} />
       </Group>
       <Group label="Run">
         <Tool name="Run" icon="run" words primary keys="Ctrl Enter" tour="run" disabled={running} onClick={() => void run()} />
-        <Tool name="Step" icon="step" words hint="Run the next block" disabled={running} onClick={() => void step()} />
+        <Tool name="Step" icon="step" hint="Run the next block" disabled={running} onClick={() => void step()} />
+        <Tool name="Train" words hint="Choose a loss, variables and an optimizer" disabled={running} onClick={() => openDialog({ kind: "train" })} />
         <Tool name="Loop" icon="loop" words hint="Run again and again" disabled={running} onClick={() => openDialog({ kind: "loop" })} />
         <Tool name="Reset" icon="reset" hint="Forget results, and start variables anew" disabled={running} onClick={() => void reset()} />
         <Tool name="Stop" icon="stop" words disabled={!running} onClick={() => void stop()} />

@@ -11,10 +11,11 @@ export const REACH = 11; // pins are boxes of 22; wires end in their middle
 export const WireEdge = memo(function WireEdge({ sourceX, sourceY, targetX, targetY, selected, data }: EdgeProps) {
   const wire = data as unknown as Wire;
   const look = useStore((state) => lookOf(state.catalogue?.looks, wire.dtype));
+  const quiet = useStore((state) => state.page.groups.some((group) => group.kind !== "" && group.name === wire.target.block) && state.selected !== wire.target.block);
   const held = useStore((state) => state.wiring?.held?.id === wire.id);
   const { path, label } = curve(sourceX - REACH, sourceY, targetX + REACH, targetY, wire.label, wire.siblings > 1);
   return (
-    <g className={`wire${selected ? " selected" : ""}${held ? " held" : ""}`} style={{ ["--pin" as string]: look.colour }} data-wire={`${nameOf(wire.source)} to ${nameOf(wire.target)}`}>
+    <g className={`wire${selected ? " selected" : ""}${held ? " held" : ""}${quiet ? " quiet" : ""}`} style={{ ["--pin" as string]: look.colour }} data-wire={`${nameOf(wire.source)} to ${nameOf(wire.target)}`}>
       <title>{`${wire.label}, from ${nameOf(wire.source)} to ${nameOf(wire.target)}`}</title>
       <path className="wire-reach react-flow__edge-interaction" d={path} />
       <path className="wire-line" d={path} />

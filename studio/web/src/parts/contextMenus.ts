@@ -5,9 +5,11 @@ import type { MouseEvent as ReactMouseEvent } from "react";
 import { noteOf } from "../logic/flow";
 import { nameOf, type Wire } from "../logic/wires";
 import { openDialog, store } from "../store";
+import { groupSelected } from "../groups";
 import { copySelected, cutSelected, duplicate, pasteCopied, removeSelected, removeWire, reroute, runTo, select, selectedBlocks, tidy } from "../studio";
 import { fit, jumpTo, placeAt } from "../view";
 import { addNote } from "./Canvas";
+import { groupActions } from "./GroupCard";
 import type { Item } from "./Menu";
 
 function show(event: MouseEvent | ReactMouseEvent, label: string, items: Item[]): void {
@@ -40,6 +42,11 @@ export function onEdgeMenu(event: ReactMouseEvent, edge: Edge): void {
 }
 
 export function onNodeMenu(event: ReactMouseEvent, node: Node): void {
+  const group = store.get().page.groups.find(({ name }) => name === node.id || name === node.data["name"]);
+  if (group && (node.type === "frame" || selectedBlocks().length < 2)) {
+    if (node.type !== "frame") select([node.id]);
+    return show(event, `Actions of ${group.name}`, [...groupActions(group, group.at), ...(node.type === "frame" ? [] : [{ label: "Group", do: () => void groupSelected(), keys: "Ctrl G" }])]);
+  }
   if (!node.selected) select([node.id]);
   const ids = selectedBlocks();
   const [first] = ids;
@@ -48,6 +55,7 @@ export function onNodeMenu(event: ReactMouseEvent, node: Node): void {
   show(event, one ? `Actions of ${first}` : "Selection", [
     ...(one ? [{ label: "Run to here", do: () => void runTo(first) }, { label: "Rename", do: () => openDialog({ kind: "rename", block: first }), keys: "F2" }] : []),
     ...(one && output !== undefined ? [{ label: "Add gradients", do: () => openDialog({ kind: "gradients", output: `${first}:${output}` }) }] : []),
+    { label: "Group", do: () => void groupSelected(), keys: "Ctrl G", disabled: !first },
     { label: "Cut", do: () => void cutSelected(), keys: "Ctrl X", disabled: !first },
     { label: "Copy", do: () => void copySelected(), keys: "Ctrl C", disabled: !first },
     { label: "Duplicate", do: () => void duplicate(), keys: "Ctrl D", disabled: !first },
