@@ -106,7 +106,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"per_sample_weights": WEIGHTS[:3]}, "per_sample_weights", "each id has one weight"),
     ({"per_sample_weights": WEIGHTS, "combiner": "max"}, "per_sample_weights", "max"),
     ({"num_bags": 9}, "num_bags", "there are 4 bags"),
-    ({"padding_idx": 7}, "padding_idx", "allowed: 0 to 6"),
+    ({"padding_idx": 7}, "padding_idx", "0 to 6"),
     ({"offsets": [0, 5, 3]}, "offsets", r"offsets\[2\] is 3, smaller than 5"),
     ({"ids": np.array([1, 2, 3, 4, 5, 6, 7, 0])}, "indices", r"indices\[6\] is 7"),
 ]

@@ -12,6 +12,7 @@ import rowgrad
 from golden import assert_same
 from rowgrad._ops import functions
 from rowgrad.errors import InvalidArgumentError
+from shared_texts import different_lengths
 
 RNG = np.random.default_rng(4)
 INDICES = np.array([[2, 1], [0, 3], [2, 0], [0, 3], [1, 1]])
@@ -54,7 +55,7 @@ def test_large_reshapes() -> None:
     ("call", "message"),
     [
         (lambda: rowgrad.sparse_reorder([[0, 1]], [1.0, 2.0], [2, 2]),
-         "SparseReorder: input_values has length 2, but input_indices has 1; they must be equally long."),
+         "SparseReorder: " + different_lengths("input_values", 2, "input_indices", 1)),
         (lambda: rowgrad.sparse_reshape([[0, 1]], [2, 3], [4, -1]),
          "SparseReshape: new_shape is [4, -1], which does not fit to the 6 places of input_shape. The products of both "
          "must be equal."),

@@ -14,6 +14,7 @@ import rowgrad
 from golden import assert_same
 from rowgrad._ops import functions
 from rowgrad.errors import InvalidArgumentError, OutOfRangeError
+from shared_texts import different_lengths, out_of_range
 
 RNG = np.random.default_rng(3)
 KINDS = ["sum", "mean", "prod", "max", "min"]
@@ -141,21 +142,22 @@ def test_out_is_not_written_when_ids_are_wrong() -> None:
          "SegmentSum: segment_ids[1] is 0, smaller than 1 before it; the ids must not decrease. Sort the rows by "
          "segment, or use an unsorted operator."),
         (lambda: rowgrad.segment_max([[1.0], [2.0], [3.0]], [-4, 0, 1]),
-         "SegmentMax: segment_ids[0] is -4; allowed: 0 to 1 (the last id + 1 is 2). Number the segments from 0."),
+         "SegmentMax: " + out_of_range("segment_ids", 0, -4, 2, "the last id + 1", "Number the segments from 0.")),
         (lambda: rowgrad.segment_prod([[1.0]], [3], 3),
-         "SegmentProdV2: segment_ids[0] is 3; allowed: 0 to 2 (num_segments is 3). Number the segments from 0, or "
-         "raise num_segments."),
+         "SegmentProdV2: " + out_of_range("segment_ids", 0, 3, 3, "num_segments",
+                                          "Number the segments from 0, or raise num_segments.")),
         (lambda: rowgrad.segment_mean([[1.0], [2.0]], [0]),
-         "SegmentMean: segment_ids has length 1, but the rows of data has 2; they must be equally long."),
+         "SegmentMean: " + different_lengths("segment_ids", 1, "the rows of data", 2)),
         (lambda: rowgrad.unsorted_segment_min([[1.0], [2.0]], [0, 5], 3),
-         "UnsortedSegmentMin: segment_ids[1] is 5; allowed: 0 to 2 (num_segments is 3). Fix the id, make it negative "
-         "to leave the row out, or raise num_segments."),
+         "UnsortedSegmentMin: " + out_of_range("segment_ids", 1, 5, 3, "num_segments", "Fix the id, make it negative "
+                                               "to leave the row out, or raise num_segments.")),
         (lambda: rowgrad.unsorted_segment_sum([[1.0, 2.0]], [[0, 1, 2]], 3),
          "UnsortedSegmentSum: segment_ids has shape [1, 3], but data has [1, 2], which must begin with it: an id for "
          "each row. Pass as many ids as there are rows."),
         (lambda: functions.segment_sum_grad([[1.0]], [[0, 0], [0, 4]]),
-         "SegmentSumGrad: segment_ids[1, 1] is 4; allowed: 0 to 0 (the number of rows of grad is 1). Fix the id, make "
-         "it negative to leave the row out, or raise the number of rows of grad."),
+         "SegmentSumGrad: " + out_of_range(
+             "segment_ids", (1, 1), 4, 1, "the number of rows of grad",
+             "Fix the id, make it negative to leave the row out, or raise the number of rows of grad.")),
     ],
 )  # fmt: skip
 def test_errors(call: Any, message: str) -> None:

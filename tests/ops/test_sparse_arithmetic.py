@@ -13,6 +13,7 @@ import rowgrad
 from golden import assert_same
 from rowgrad._ops import functions
 from rowgrad.errors import RowgradError
+from shared_texts import out_of_range
 
 RNG = np.random.default_rng(8)
 A = {"a_indices": np.array([[0, 0], [0, 3], [2, 1]]), "a_values": RNG.standard_normal(3), "a_shape": [3, 4]}
@@ -81,8 +82,8 @@ def test_large_calls() -> None:
         (lambda: rowgrad.sparse_add([[0]], [1.0], [2], [[1]], [1.0], [3], 0),
          "SparseAdd: b_shape is [3], but a_shape is [2]; they must be equal. Broadcast or slice one of them."),
         (lambda: rowgrad.sparse_sparse_maximum([[0]], [1.0], [2], [[2]], [1.0], [2]),
-         "SparseSparseMaximum: b_indices[0, 0] is 2; allowed: 0 to 1 (b_shape[0] is 2). Drop the entry, or raise "
-         "b_shape."),
+         "SparseSparseMaximum: " + out_of_range("b_indices", (0, 0), 2, 2, "b_shape[0]",
+                                                "Drop the entry, or raise b_shape.")),
         (lambda: rowgrad.sparse_dense_cwise_div([[0], [1]], [1.0, 2.0], [2], [1.0, 0.0]),
          "SparseDenseCwiseDiv: dense is 0 at the place of sp_indices[1], [1]; it cannot be divided by. Drop the entry, "
          "or change dense."),

@@ -10,6 +10,7 @@ import pytest
 from golden import assert_same
 from rowgrad import raw_ops
 from rowgrad.errors import RowgradError
+from shared_texts import out_of_range
 
 RNG = np.random.default_rng(6)
 
@@ -63,8 +64,8 @@ def test_counts(dtype: Any, count: int, weighted: bool, is_binary: bool) -> None
          "DenseCountSparseOutput: weights has shape [1], but values has [2]; there must be one for each value, or none "
          "at all."),
         (lambda: raw_ops.SparseCountSparseOutput([[5, 0]], [1], [3, 2], [], binary_output=False),
-         "SparseCountSparseOutput: indices[0, 0] is 5; allowed: 0 to 2 (dense_shape[0] is 3). Drop the entry, or raise "
-         "dense_shape."),
+         "SparseCountSparseOutput: " + out_of_range("indices", (0, 0), 5, 3, "dense_shape[0]",
+                                                    "Drop the entry, or raise dense_shape.")),
     ],
 )  # fmt: skip
 def test_errors(call: Any, message: str) -> None:

@@ -12,6 +12,7 @@ import rowgrad
 from golden import assert_same
 from rowgrad import raw_ops
 from rowgrad.errors import RowgradError
+from shared_texts import different_lengths, out_of_range
 
 RNG = np.random.default_rng(3)
 
@@ -90,13 +91,13 @@ def test_gradients(axis: int) -> None:
          "SparseConcat: shapes[1] is [3, 3], but shapes[0] is [2, 3]; they may differ in dimension 1 only, along which "
          "they are joined."),
         (lambda: raw_ops.SparseConcat([[[0, 1]], [[0, 1]]], [[1.0], [2.0, 3.0]], [[2, 3], [2, 3]], concat_dim=1),
-         "SparseConcat: tensor 1: values has length 2, but indices has 1; they must be equally long."),
+         "SparseConcat: tensor 1: " + different_lengths("values", 2, "indices", 1)),
         (lambda: raw_ops.SparseConcat([[[0, 1]], [[0, 1]]], [[1.0], [2.0]], [[2, 3], [2, 3]], concat_dim=2),
          "SparseConcat: concat_dim is 2; allowed: -2 to 1. Choose one of the 2 dimensions."),
         (lambda: raw_ops.SparseSplit(1, [[0, 1]], [1.0], [2, 3], num_split=4),
          "SparseSplit: num_split is 4; allowed: 1 to 3 (shape[1]). Choose fewer parts."),
         (lambda: raw_ops.SparseSplit(1, [[0, 3]], [1.0], [2, 3], num_split=3),
-         "SparseSplit: indices[0, 1] is 3; allowed: 0 to 2 (shape[1] is 3). Drop the entry, or raise shape."),
+         "SparseSplit: " + out_of_range("indices", (0, 1), 3, 3, "shape[1]", "Drop the entry, or raise shape.")),
     ],
 )  # fmt: skip
 def test_errors(call: Any, message: str) -> None:

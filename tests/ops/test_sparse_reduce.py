@@ -13,6 +13,7 @@ import rowgrad
 from golden import assert_same
 from rowgrad._ops import functions
 from rowgrad.errors import RowgradError
+from shared_texts import out_of_range
 
 RNG = np.random.default_rng(4)
 INDICES = np.array([[2, 1], [0, 3], [2, 0], [0, 3], [1, 1]])
@@ -86,11 +87,11 @@ def test_long_groups(dtype: Any, n: int) -> None:
         (lambda: rowgrad.sparse_reduce_sum([[0, 1]], [1.0], [2, 3], [[1]]),
          "SparseReduceSum: reduction_axes has shape [1, 1]; it must be a scalar or a vector. Reshape it."),
         (lambda: rowgrad.sparse_reduce_max([[0, 1], [2, 0]], [1.0, 2.0], [2, 3], [1]),
-         "SparseReduceMax: input_indices[1, 0] is 2; allowed: 0 to 1 (input_shape[0] is 2). Drop the entry, or raise "
-         "input_shape."),
+         "SparseReduceMax: " + out_of_range("input_indices", (1, 0), 2, 2, "input_shape[0]",
+                                            "Drop the entry, or raise input_shape.")),
         (lambda: rowgrad.raw_ops.SparseReduceSegments([[0, 1], [2, 0]], [2, 3], [1], dense=True),
-         "SparseReduceSegments: input_indices[1, 0] is 2; allowed: 0 to 1 (input_shape[0] is 2). Drop the entry, or "
-         "raise input_shape."),
+         "SparseReduceSegments: " + out_of_range("input_indices", (1, 0), 2, 2, "input_shape[0]",
+                                                 "Drop the entry, or raise input_shape.")),
         (lambda: rowgrad.sparse_reduce_sum([[0, 1]], [1.0], [2, 3], [1], keep_dims=1),
          "SparseReduceSum: keep_dims is 1; it must be True or False."),
     ],

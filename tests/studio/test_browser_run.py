@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rowgrad.blocks import Page, Session
+from shared_texts import out_of_range
 from studio.browser import Desk, expect
 
 Desks = Callable[..., Desk]
@@ -144,7 +145,7 @@ def test_an_error_stands_at_its_pin_and_the_list_leads_there(desks: Desks) -> No
     page.add("Square", "fine", x="table", at=(340, 0))
     desk = _opened(desks, page)
     desk.run()
-    why = "indices[1] is 7; allowed: 0 to 2 (the number of rows of data is 3). Drop the entry"
+    why = out_of_range("indices", 1, 7, 3, "the number of rows of data", "Drop the entry")
     expect(desk.block("wrong")).to_contain_text(why)
     expect(desk.block("after")).to_contain_text("needs wrong")
     assert desk.numbers("fine", "y") == [[1], [4], [9]]

@@ -86,17 +86,11 @@ class Adagrad(Optimizer):
         Added to the root. With 0, elements whose sum is 0 become NaN.
     initial_accumulator : float
         What `init` sets the sums to.
-    weight_decay : float
-        How much rows that have a gradient fade in a step; 0 is not at all.
-    weight_decay_mode : {"l2", "decoupled"}
-        Whether weight_decay · row is added to the gradient, or lr · weight_decay · row is taken from the row itself.
     decay_untouched : bool
         Whether weight decay reaches rows without a gradient as well: the dense formula. That is a pass over the whole
         table in each step, where there is weight decay.
-    clip_value : float, optional
-        The largest magnitude of an element of a gradient; larger ones become it, with their sign.
-    clip_norm : float, optional
-        The largest Euclidean norm of a row's gradient; longer ones are shortened to it, after `clip_value`.
+    weight_decay, weight_decay_mode, clip_value, clip_norm
+        As for `SGD`.
 
     Examples
     --------
@@ -176,17 +170,11 @@ class Adam(Optimizer):
         How much of each average is kept.
     eps : float
         Added to the root.
-    weight_decay : float
-        How much rows that have a gradient fade in a step; 0 is not at all.
-    weight_decay_mode : {"l2", "decoupled"}
-        Whether weight_decay · row is added to the gradient, or lr · weight_decay · row is taken from the row itself.
     decay_untouched : bool
         Whether rows without a gradient change as well, by averages that fade: the dense formula. That is a pass over
         the whole table in each step.
-    clip_value : float, optional
-        The largest magnitude of an element of a gradient; larger ones become it, with their sign.
-    clip_norm : float, optional
-        The largest Euclidean norm of a row's gradient; longer ones are shortened to it, after `clip_value`.
+    weight_decay, weight_decay_mode, clip_value, clip_norm
+        As for `SGD`.
 
     Examples
     --------

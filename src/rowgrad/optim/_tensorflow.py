@@ -41,10 +41,8 @@ class FTRL(Optimizer):
         weight_decay · row is added to gradients before anything else.
     decay_untouched : bool
         Whether rows without a gradient change as well: the dense formula, in a pass over the whole table.
-    clip_value : float, optional
-        The largest magnitude of an element of a gradient; larger ones become it, with their sign.
-    clip_norm : float, optional
-        The largest Euclidean norm of a row's gradient; longer ones are shortened to it, after `clip_value`.
+    clip_value, clip_norm
+        As for `SGD`.
 
     Examples
     --------

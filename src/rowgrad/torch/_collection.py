@@ -22,7 +22,7 @@ from rowgrad.torch import _fused as fused
 from rowgrad.torch import _wrapping
 from rowgrad.torch._bags import is_plain, segment_ids_of
 from rowgrad.torch._embedding_bag import EmbeddingBag
-from rowgrad.torch._fused_optimizer import FusedOptimizer
+from rowgrad.torch._fused_optimizer import FusedOptimizer, WithOptimizer
 from rowgrad.torch._jagged import INTEGERS, check_vector
 from rowgrad.torch._keyed import KeyedTensor, keyed
 from rowgrad.torch._lookup import Bad, look_up
@@ -32,7 +32,7 @@ from rowgrad.torch._tables import Batch
 from rowgrad.torch._trained_tables import TrainedTables
 
 
-class EmbeddingBagCollection(nn.Module):
+class EmbeddingBagCollection(WithOptimizer, nn.Module):
     """Tables of embeddings for many features: looks up the bags of all features and pools each, in one call.
 
     Parameters
@@ -158,24 +158,6 @@ class EmbeddingBagCollection(nn.Module):
             tables = {name: bag for name, bag in self.embedding_bags.items() if bag.fused_optimizer is not None}
             self._optimizer = FusedOptimizer(tables) if tables else None
         return self._optimizer
-
-    @property
-    def grad_scaler(self) -> torch.amp.GradScaler | None:
-        """The scaler that multiplies the loss. Assign it: fused optimizers then divide gradients by its scale.
-
-        Where gradients of one table are not finite, no table is changed.
-        """
-        return None if self.optimizer is None else self.optimizer.grad_scaler
-
-    @grad_scaler.setter
-    def grad_scaler(self, scaler: torch.amp.GradScaler | None) -> None:
-        if self.optimizer is not None:
-            self.optimizer.grad_scaler = scaler
-
-    @property
-    def skipped_steps(self) -> int:
-        """How many steps were left out because gradients were not finite."""
-        return 0 if self.optimizer is None else self.optimizer.skipped_steps
 
     def embedding_bag_configs(self) -> list[configs.EmbeddingBagConfig]:
         """What describes the tables."""

@@ -22,7 +22,7 @@ from rowgrad.torch import _bags as bags
 from rowgrad.torch import _fused as fused
 from rowgrad.torch import _wrapping
 from rowgrad.torch._fused import STATE as STATE
-from rowgrad.torch._fused_optimizer import FusedOptimizer
+from rowgrad.torch._fused_optimizer import FusedOptimizer, WithOptimizer
 from rowgrad.torch._lookup import Bad, look_up
 from rowgrad.torch._pooling import Owner, Way, factors_of, number_of, pool
 from rowgrad.torch._settings import fitting, one_combiner, padding, size
@@ -30,7 +30,7 @@ from rowgrad.torch._tables import Batch
 from rowgrad.torch._trained_tables import TrainedTables
 
 
-class EmbeddingBag(nn.EmbeddingBag):
+class EmbeddingBag(WithOptimizer, nn.EmbeddingBag):
     """A table of embeddings; looks up bags of ids and pools the rows of each bag.
 
     It is a `torch.nn.EmbeddingBag`, with the same arguments in the same order; `combiner` and `fused_optimizer` are
@@ -375,21 +375,6 @@ class EmbeddingBag(nn.EmbeddingBag):
         if self._optimizer is None and self.fused_optimizer is not None:
             self._optimizer = FusedOptimizer({"weight": self})
         return self._optimizer
-
-    @property
-    def grad_scaler(self) -> torch.amp.GradScaler | None:
-        """The scaler that multiplies the loss; assign it before the first backward pass."""
-        return None if self.optimizer is None else self.optimizer.grad_scaler
-
-    @grad_scaler.setter
-    def grad_scaler(self, scaler: torch.amp.GradScaler | None) -> None:
-        if self.optimizer is not None:
-            self.optimizer.grad_scaler = scaler
-
-    @property
-    def skipped_steps(self) -> int:
-        """How many steps were left out since gradients were not finite."""
-        return 0 if self.optimizer is None else self.optimizer.skipped_steps
 
     @property
     def fused_state(self) -> dict[str, Tensor]:

@@ -208,6 +208,32 @@ class FusedOptimizer(torch.optim.Optimizer):
             group.update(saved[kept.names[0]][0])
 
 
+class WithOptimizer:
+    """What a layer and a collection have because of their `optimizer`."""
+
+    @property
+    def optimizer(self) -> FusedOptimizer | None:
+        raise NotImplementedError
+
+    @property
+    def grad_scaler(self) -> torch.amp.GradScaler | None:
+        """The scaler that multiplies the loss. Assign it: fused optimizers then divide gradients by its scale.
+
+        Where gradients of one table are not finite, no table is changed.
+        """
+        return None if self.optimizer is None else self.optimizer.grad_scaler
+
+    @grad_scaler.setter
+    def grad_scaler(self, scaler: torch.amp.GradScaler | None) -> None:
+        if self.optimizer is not None:
+            self.optimizer.grad_scaler = scaler
+
+    @property
+    def skipped_steps(self) -> int:
+        """How many steps were left out because gradients were not finite."""
+        return 0 if self.optimizer is None else self.optimizer.skipped_steps
+
+
 class _Group:
     """The settings of a parameter group: those that were given, and those that the group has now."""
 

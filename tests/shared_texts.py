@@ -1,0 +1,23 @@
+"""The texts of errors that several families share, as `rowgrad._ops.checks` words them.
+
+Their wording is tested in `test_errors.py`; elsewhere tests ask for the right error with the right facts.
+"""
+
+from typing import Any
+
+from rowgrad import InvalidArgumentError
+from rowgrad._ops import checks
+
+
+def out_of_range(argument: str, position: Any, value: int, limit: int, limit_name: str, remedy: str) -> str:
+    """The text for an element that is not in [0, limit)."""
+    return str(checks.out_of_range(argument, position, value, limit, limit_name, "", remedy))
+
+
+def different_lengths(argument: str, length: int, other: str, other_length: int) -> str:
+    """The text for arrays that are not equally long."""
+    try:
+        checks.same_length(argument, length, other, other_length)
+    except InvalidArgumentError as error:
+        return str(error)
+    raise AssertionError("they are")
