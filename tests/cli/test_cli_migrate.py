@@ -50,6 +50,16 @@ def test_listing() -> None:
     assert "table/Ftrl_1" in run(FOLDER / "partitioned").stdout
 
 
+def test_names_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    h5py = framework("h5py")
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        layer = file.create_group("model_weights/a")
+        layer.attrs["weight_names"] = ["a/\x1b[2J"]
+        layer["a/\x1b[2J"] = [1.0]
+    shown = run(tmp_path / "x.h5").stdout
+    assert "\x1b" not in shown and "'a/\\x1b[2J'" in shown
+
+
 @pytest.mark.parametrize(("kind", "optimizer"), [("adagrad", Adagrad), ("adam", Adam), ("ftrl", FTRL)])
 def test_tables(kind: str, optimizer: type, tmp_path: Path) -> None:
     out, checkpoint = tmp_path / "moved", load_checkpoint(FOLDER / f"keras_{kind}")

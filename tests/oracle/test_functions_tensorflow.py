@@ -428,3 +428,29 @@ def test_ids_and_offsets_of_ragged_tensors() -> None:
         rowgrad.from_ragged(tf.ragged.constant([[[1]]]))
     with pytest.raises(rowgrad.DTypeError, match="whole numbers"):
         rowgrad.from_ragged(tf.ragged.constant([[1.0]]))
+
+
+@BOTH
+def test_variables_that_change_before_the_gradient(mode: Callable[[Any], Any]) -> None:
+    """Rows are updated in place between the look-up and its gradient, which is that of the old rows."""
+    start, factors = RNG.random((10, 6)).astype(np.float32), tf.constant(RNG.random(8).astype(np.float32))
+    results = []
+    for ours in (True, False):
+        table = tf.Variable(start)
+
+        @mode
+        def step(table: Any = table, ours: bool = ours) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(factors)
+                if ours:
+                    pooled = rowgrad.tensorflow.sparse_segment_weighted_sum(table, factors, IDS, SEGMENTS, 4)
+                else:
+                    pooled = tf.math.segment_sum(tf.gather(table, IDS) * factors[:, None], SEGMENTS)
+                with tape.stop_recording():
+                    table.scatter_sub(tf.IndexedSlices(tf.ones([2, 6]), [3, 1]))
+                loss = tf.reduce_sum(pooled**2)
+            return loss, *tape.gradient(loss, [table, factors])
+
+        results.append(step())
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_allclose(dense(one), dense(other), rtol=1e-5)

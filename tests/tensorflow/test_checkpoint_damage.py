@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from damage import damaged
+from optional import framework
 from rowgrad.errors import FileError
 from rowgrad.tensorflow import _sstable as sstable
 from rowgrad.tensorflow import load_checkpoint
@@ -43,6 +44,22 @@ def test_random_damage(kind: str, tmp_path: Path) -> None:
         file.unlink()
         file.write_bytes(data)
     assert refused > 500
+
+
+def test_random_damage_of_keras_archives(tmp_path: Path) -> None:
+    """Their HDF5 file is compared with the archive's checksum before h5py sees it."""
+    framework("h5py")
+    random, refused, path = Random(1), 0, tmp_path / "recommender.keras"
+    data, right = (FOLDER / path.name).read_bytes(), _values(FOLDER / path.name)
+    for _ in range(300):
+        path.unlink(missing_ok=True)
+        path.write_bytes(damaged(random, data))
+        try:
+            assert _values(path) == right
+        except FileError as error:
+            refused += 1
+            assert path.name in str(error)
+    assert refused > 200
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -59,7 +59,7 @@ def migrate(
 
 def _list(loaded: Any) -> None:
     rows = [
-        (each.name, each.dtype, " × ".join(map(str, each.shape)) or "–", f"{each.nbytes:,}")
+        (_shown(each.name), each.dtype, " × ".join(map(str, each.shape)) or "–", f"{each.nbytes:,}")
         for each in loaded.variables.values()
     ]
     show.output().print(show.table(loaded.path.name, rows, headings=("variable", "type", "shape", "bytes"), left=(1,)))
@@ -95,8 +95,8 @@ def _write(loaded: Any, out: Path, patterns: list[str], settings: dict[str, Any]
             writing.write_torch(loaded, plan, out, advance)
     told = show.errors()
     lines = [f"wrote {out}: {len(plan.variables)} variables, {len(plan.moved)} with the optimizer's state"]
-    lines += [f"table {name}: {out / folder}" for name, folder in folders.items()]
-    lines += [f"left out: {name} ({loaded.variables[name].dtype})" for name in plan.left_out]
+    lines += [f"table {_shown(name)}: {out / folder}" for name, folder in folders.items()]
+    lines += [f"left out: {_shown(name)} ({loaded.variables[name].dtype})" for name in plan.left_out]
     for line in lines:
         told.print(line, style="dim", markup=False, soft_wrap=True)
 
@@ -125,6 +125,11 @@ def _tables(writing: Any, loaded: Any, patterns: list[str]) -> list[str]:
         chosen += matching
     writing.check_tables(loaded, chosen)
     return chosen
+
+
+def _shown(name: str) -> str:
+    """Quoted if it has characters that steer a terminal: names come from a file."""
+    return name if name.isprintable() else repr(name)
 
 
 def _settings(given: list[str]) -> dict[str, Any]:

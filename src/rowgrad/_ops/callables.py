@@ -1,7 +1,8 @@
 """Operators as functions: arguments by position and by name, with a signature and a docstring.
 
-All functions are made here, those of `rowgrad`, `raw_ops`, `rowgrad.torch` and `rowgrad.jax`; a `FrontEnd` says in what
-they differ. Two operators that share a function's name differ in their last input, which is then optional.
+All functions are made here, those of `rowgrad`, `raw_ops`, `rowgrad.torch`, `rowgrad.jax` and `rowgrad.tensorflow`; a
+`FrontEnd` says in what they differ. Two operators that share a function's name differ in their last input, which is
+then optional.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -5,6 +5,7 @@ gradient that has a compact form is a `tf.IndexedSlices`, with each row once, as
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ import tensorflow as tf
 
 from rowgrad._ops import OPERATORS, Operator
 from rowgrad._ops.attributes import check_attributes
-from rowgrad._ops.gradients import Namespace, evaluate, rules
+from rowgrad._ops.gradients import Namespace, each, evaluate, rules
 from rowgrad._ops.results import RowGradient
+from rowgrad._ops.rule_text import needed
 from rowgrad._ops.shapes import infer
 from rowgrad._runtime import arrays, dtypes
 from rowgrad._runtime.dtypes import Array
@@ -61,7 +63,8 @@ def _tensors(operator: Operator, values: Sequence[Any]) -> tuple[list[Any], Layo
 
     Types are settled by empty arrays that stand for tensors, which may have no values yet.
     """
-    held = [[_held(part) for part in value] if pin.many else _held(value)
+    kept = _kept(operator)
+    held = [[_held(part) for part in value] if pin.many else _held(value, is_kept=pin.name in kept)
             for pin, value in zip(operator.inputs, values, strict=True)]  # fmt: skip
     counts = [fitter.is_count for fitter in operator.fitters]
     stand_ins = [
@@ -84,8 +87,20 @@ def _tensors(operator: Operator, values: Sequence[Any]) -> tuple[list[Any], Layo
     return tensors, tuple(layout), types
 
 
-def _held(value: Any) -> Any:
-    return tf.convert_to_tensor(value) if is_tensor(value) else value
+def _held(value: Any, *, is_kept: bool = True) -> Any:
+    """TensorFlow's values as tensors; a variable that the gradient does not use is read without a copy."""
+    if not is_tensor(value) and not hasattr(value, "read_value_no_copy"):
+        return value
+    inner = value.value if hasattr(value, "constraint") and not callable(value.value) else value  # of Keras' variables
+    if not is_kept and hasattr(inner, "read_value_no_copy"):
+        return inner.read_value_no_copy()
+    return tf.convert_to_tensor(value)
+
+
+@cache
+def _kept(operator: Operator) -> frozenset[str]:
+    """The inputs and outputs whose values the gradient rules use."""
+    return frozenset[str]().union(*(needed(rule) for stated in operator.gradient.values() for rule in each(stated)))
 
 
 def _stand_in(value: Any) -> Any:
@@ -138,7 +153,11 @@ def _array(tensor: Any) -> Array:
 
 
 def _compute(operator: Operator, settings: Mapping[str, Any], layout: Layout, values: Sequence[Array]) -> list[Array]:
-    results = operator(*_unflattened(layout, values), **settings)
+    given = _unflattened(layout, values)
+    for position, fitter in enumerate(operator.fitters):
+        if fitter.is_count and given[position].ndim == 0:
+            given[position] = given[position].item()  # what operators take fastest
+    results = operator(*given, **settings)
     return [np.asarray(result) for result in ([results] if operator.result is None else results)]
 
 

@@ -90,7 +90,7 @@ def open_keras(path: Path) -> Checkpoint:
     config, file = guarded(path, lambda: _open(path))
     source = Datasets(path, file)
     found = guarded(path, lambda: list(_variables(file, config)))
-    optimizer = _optimizer(file, config)
+    optimizer = guarded(path, lambda: _optimizer(file, config))
     order = guarded(path, lambda: [layer["config"]["name"] for layer in _layers(config)])
     return Checkpoint(path, source, guarded(path, lambda: _described(file, found, optimizer, order)), optimizer)
 

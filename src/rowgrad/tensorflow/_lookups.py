@@ -112,10 +112,10 @@ def _fits(table: Any, weights: Any) -> bool:
 
 
 def _pooled(table: Any, ids: Any, segment_ids: Any, weights: Any, combiner: str) -> Any:
-    table = table.read_value_no_copy() if hasattr(table, "read_value_no_copy") else tf.convert_to_tensor(table)
     segment_ids = tf.convert_to_tensor(segment_ids)
     if weights is None:
         return FUNCTIONS[COMBINERS[combiner].function](table, ids, segment_ids)
+    table = tf.convert_to_tensor(table)
     weights = tf.cast(weights, table.dtype)
     total = tf.math.segment_sum(tf.square(weights) if combiner == "sqrtn" else weights, segment_ids)
     operator = OPERATORS["SparseSegmentWeightedSum"]

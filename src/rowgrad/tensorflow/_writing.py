@@ -117,7 +117,7 @@ def write_safetensors(checkpoint: Checkpoint, what: Plan, path: Path, told: Prog
         size = prod(shape) * _type(dtype).itemsize
         header[key] = {"dtype": _STORED[dtype], "shape": list(shape), "data_offsets": [at, at + size]}
         at += size
-    text = json.dumps(header, ensure_ascii=False).encode()
+    text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
 
     def fill(file: IO[bytes]) -> None:
@@ -181,7 +181,7 @@ def write_tables(
         rest = [variable for variable in what.variables if variable.name not in folders]
         if rest:
             write_safetensors(checkpoint, what._replace(variables=rest), new / REST, told)
-        manifest = json.dumps({"tables": folders}, indent=1, ensure_ascii=False).encode()
+        manifest = json.dumps({"tables": folders}, indent=1).encode()
         (new / MANIFEST).write_bytes(manifest)
         if replaced:
             old = new.with_suffix(".old")
