@@ -23,7 +23,6 @@ from rowgrad.errors import InvalidArgumentError, OutOfRangeError, RowgradError
 def _gather(nested: Sequence[Array], values: Array, indices: Array) -> tuple[list[Array], Array]:
     """The row splits of the result, outermost first, and which of the values it has."""
     checks.at_least_vector("params_dense_values", values)
-    checks.at_least_vector("indices", indices)
     levels = check_nested("params_nested_splits", nested, values.shape[0])
     rows, kind = levels[0].size - 1, nested[0].dtype
     wrong = (indices < 0) | (indices >= rows)
@@ -44,21 +43,21 @@ def _gather(nested: Sequence[Array], values: Array, indices: Array) -> tuple[lis
         check_room(24 * total, "indices")
         found.append(np.concatenate([[0], ends]))
         taken = np.repeat(begins - (ends - lengths), lengths) + np.arange(total)
-    if int(found[-1][-1]) > np.iinfo(kind).max:
-        raise OutOfRangeError(f"the result has {int(found[-1][-1])} values, more than {kind.name} can count.",
+    if taken.size > np.iinfo(kind).max:
+        raise OutOfRangeError(f"the result has {taken.size} values, more than {kind.name} can count.",
                               code="too-large", argument="params_nested_splits")  # fmt: skip
-    return [splits.astype(kind) for splits in found], taken
+    return [splits.astype(kind) for splits in found[indices.ndim == 0 :]], taken  # one row alone has no splits
 
 
 def _values(params_nested_splits: tuple[Array, ...], params_dense_values: Array, indices: Array) -> GatheredValues:
-    _, taken = _gather(params_nested_splits, params_dense_values, indices)
+    _, taken = _gather(params_nested_splits, params_dense_values, np.asarray(indices))
     check_room(taken.size * params_dense_values.itemsize * int(np.prod(params_dense_values.shape[1:])), "indices")
     return GatheredValues(params_dense_values[taken], taken)
 
 
 def _splits(params_nested_splits: tuple[Array, ...], params_dense_values: Array, indices: Array, *,
             level: int = 0) -> Array:  # fmt: skip
-    found, _ = _gather(params_nested_splits, params_dense_values, indices)
+    found, _ = _gather(params_nested_splits, params_dense_values, np.asarray(indices))
     if not 0 <= level < len(found):
         raise OutOfRangeError(f"level is {level}; allowed: 0 to {len(found) - 1}, the ragged dimensions of the result.",
                               code="index-out-of-range", argument="level", value=level)  # fmt: skip
@@ -76,9 +75,10 @@ def gather(params_nested_splits: Any, params_dense_values: Any, indices: Any, *,
     params_dense_values : array
         The values, row after row.
     indices : array
-        The rows that are wanted; any shape but a scalar, rows may repeat.
+        The rows that are wanted; any shape, rows may repeat.
     OUTPUT_RAGGED_RANK : int
-        The number of row splits of the result: those of the tensor, and one for each dimension of indices but one.
+        The number of row splits of the result: those of the tensor, and one for each dimension of indices,
+        but one.
 
     Returns
     -------
@@ -96,8 +96,9 @@ def gather(params_nested_splits: Any, params_dense_values: Any, indices: Any, *,
     given = (params_nested_splits, params_dense_values, indices)
     try:
         nested, values, rows = operator._fit(given)
+        rows = np.asarray(rows)
         wanted = len(nested) + rows.ndim - 1
-        if nested and rows.ndim and wanted != OUTPUT_RAGGED_RANK:
+        if nested and wanted != OUTPUT_RAGGED_RANK:
             raise InvalidArgumentError(
                 f"OUTPUT_RAGGED_RANK is {OUTPUT_RAGGED_RANK}; the result has {wanted} ragged dimensions. Pass that.",
                 code="wrong-attribute", argument="OUTPUT_RAGGED_RANK", value=OUTPUT_RAGGED_RANK,
@@ -121,7 +122,7 @@ INPUTS = (
     Pin("params_nested_splits", "Tsplits", "[R]", "The row splits of each ragged dimension, outermost first.", True,
         True),
     Pin("params_dense_values", "Tvalues", "[N, ...]", "The values, row after row."),
-    Pin("indices", "Tindices", "[...]", "The rows that are wanted; any shape but a scalar, rows may repeat."),
+    Pin("indices", "Tindices", "[...]", "The rows that are wanted; any shape, rows may repeat."),
 )  # fmt: skip
 TYPES = {"Tsplits": IDS, "Tvalues": PLAIN, "Tindices": IDS}
 ERRORS = (
