@@ -5,23 +5,52 @@ each.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from rowgrad import _kernels as kernels
 from rowgrad._ops import checks
 from rowgrad._ops.broadcasting import Known, Result
 from rowgrad._ops.catalogue import OPERATORS, Attribute, Example, Operator, declare, first_kind
 from rowgrad._ops.pins import Pin
 from rowgrad._ops.ragged import check_nested
 from rowgrad._ops.results import GatheredRows, GatheredValues
+from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import IDS, PLAIN, Array
-from rowgrad._runtime.memory import check_room
+from rowgrad._runtime.memory import allocate, check_room
+from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError, OutOfRangeError, RowgradError
 
 
-def _gather(nested: Sequence[Array], values: Array, indices: Array) -> tuple[list[Array], Array]:
-    """The row splits of the result, outermost first, and which of the values it has."""
+class _Rows(NamedTuple):
+    """The innermost rows of a result: where each begins among the values of the tensor, and in the result."""
+
+    begins: Array
+    splits: Array
+
+    def positions(self) -> Array:
+        """Which of the values of the tensor the result has."""
+        lengths = np.diff(self.splits)
+        return np.repeat(self.begins - self.splits[:-1], lengths) + np.arange(int(self.splits[-1]))
+
+    def take(self, values: Array) -> Array:
+        """These values."""
+        if values.dtype.kind in "USOT" or not values.size:
+            found: Array = values[self.positions()]
+            return found
+        found = allocate((int(self.splits[-1]), *values.shape[1:]), values.dtype, argument="indices")
+        words, per = dtypes.as_words(values)
+        Workers(2 * found.nbytes).run(
+            kernels.ragged_rows.copy_rows, self.begins, len(values), self.splits, words,
+            per * prod(values.shape[1:]), dtypes.as_words(found)[0],
+        )  # fmt: skip
+        return found
+
+
+def _gather(nested: Sequence[Array], values: Array, indices: Array) -> tuple[list[Array], _Rows]:
+    """The row splits of the result, outermost first, and its innermost rows."""
     checks.at_least_vector("params_dense_values", values)
     levels = check_nested("params_nested_splits", nested, values.shape[0])
     rows, kind = levels[0].size - 1, nested[0].dtype
@@ -35,24 +64,25 @@ def _gather(nested: Sequence[Array], values: Array, indices: Array) -> tuple[lis
         outer *= indices.shape[axis - 1]
         found.append(np.arange(outer + 1) * indices.shape[axis])
     taken = indices.reshape(-1).astype(np.int64)
+    inner: _Rows | None = None
     for splits in levels:
+        taken = taken if inner is None else inner.positions()
         begins = splits[taken]
-        lengths = splits[taken + 1] - begins
-        ends = np.cumsum(lengths)
-        total = int(ends[-1]) if ends.size else 0
-        check_room(24 * total, "indices")
-        found.append(np.concatenate([[0], ends]))
-        taken = np.repeat(begins - (ends - lengths), lengths) + np.arange(total)
-    if taken.size > np.iinfo(kind).max:
-        raise OutOfRangeError(f"the result has {taken.size} values, more than {kind.name} can count.",
+        ends = np.zeros(taken.size + 1, np.int64)
+        np.cumsum(splits[taken + 1] - begins, out=ends[1:])
+        check_room(24 * int(ends[-1]), "indices")
+        found.append(ends)
+        inner = _Rows(begins, ends)
+    assert inner is not None
+    if inner.splits[-1] > np.iinfo(kind).max:
+        raise OutOfRangeError(f"the result has {inner.splits[-1]} values, more than {kind.name} can count.",
                               code="too-large", argument="params_nested_splits")  # fmt: skip
-    return [splits.astype(kind) for splits in found[indices.ndim == 0 :]], taken  # one row alone has no splits
+    return [splits.astype(kind) for splits in found[indices.ndim == 0 :]], inner  # one row alone has no splits
 
 
 def _values(params_nested_splits: tuple[Array, ...], params_dense_values: Array, indices: Array) -> GatheredValues:
-    _, taken = _gather(params_nested_splits, params_dense_values, np.asarray(indices))
-    check_room(taken.size * params_dense_values.itemsize * int(np.prod(params_dense_values.shape[1:])), "indices")
-    return GatheredValues(params_dense_values[taken], taken)
+    _, rows = _gather(params_nested_splits, params_dense_values, np.asarray(indices))
+    return GatheredValues(rows.take(params_dense_values), rows.positions())
 
 
 def _splits(params_nested_splits: tuple[Array, ...], params_dense_values: Array, indices: Array, *,
@@ -103,12 +133,12 @@ def gather(params_nested_splits: Any, params_dense_values: Any, indices: Any, *,
                 f"OUTPUT_RAGGED_RANK is {OUTPUT_RAGGED_RANK}; the result has {wanted} ragged dimensions. Pass that.",
                 code="wrong-attribute", argument="OUTPUT_RAGGED_RANK", value=OUTPUT_RAGGED_RANK,
             )  # fmt: skip
-        splits, taken = _gather(nested, values, rows)
+        splits, found = _gather(nested, values, rows)
     except RowgradError as error:
         error.op = "RaggedGather"
         raise
     kind = first_kind(given)
-    return GatheredRows([kind.hand_back(each) for each in splits], kind.hand_back(values[taken]))
+    return GatheredRows([kind.hand_back(each) for each in splits], kind.hand_back(found.take(values)))
 
 
 def _value_shapes(shapes: Known, values: Known, attributes: Known) -> Result:
