@@ -28,6 +28,11 @@ def test_rows_are_those_of_lists(rows: list[list[list[int]]], data: st.DataObjec
     assert [parts[a:b] for a, b in pairwise(first)] == [rows[row] for row in chosen]
 
 
+def test_one_row_alone() -> None:
+    found = raw_ops.RaggedGather([[0, 2, 2, 3]], [1.0, 2.0, 3.0], 0, OUTPUT_RAGGED_RANK=0)
+    assert (found.output_nested_splits, found.output_dense_values.tolist()) == ([], [1.0, 2.0])
+
+
 def test_indices_of_several_dimensions() -> None:
     found = raw_ops.RaggedGather([np.array([0, 2, 2, 3], np.int32)], ["a", "b", "c"], [[2, 0], [1, 2]],
                                  OUTPUT_RAGGED_RANK=2)  # fmt: skip
@@ -41,7 +46,7 @@ def test_indices_of_several_dimensions() -> None:
     [
         ([[0, 2]], [1.0, 2.0], [1], 1, "indices"),
         ([[0, 2]], [1.0, 2.0], [-1], 1, "indices"),
-        ([[0, 2]], [1.0, 2.0], 0, 0, "indices"),
+        ([[0, 2]], [1.0, 2.0], 2, 0, "indices"),
         ([[0, 2]], [1.0, 2.0], [0], 2, "OUTPUT_RAGGED_RANK"),
         ([[0, 3]], [1.0, 2.0], [0], 1, "params_nested_splits"),
         ([[0, 2, 1]], [1.0], [0], 1, "params_nested_splits"),

@@ -180,3 +180,39 @@ def test_tensors(rows: Any, data: Any) -> None:
     ids = ours.value_rowids()
     np.testing.assert_array_equal(rowgrad.segment_ids_to_row_splits(ids, len(ours)),
                                   tf.ragged.segment_ids_to_row_splits(ids, len(ours)))  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=5), st.data())
+def test_gather(lengths: list[int], data: st.DataObject) -> None:
+    """Rows of one and of two ragged dimensions; now and then a split or an index is wrong."""
+    kind = data.draw(st.sampled_from([np.int32, np.int64]))
+    nested = [np.cumsum([0, *lengths]).astype(kind)]
+    if data.draw(st.booleans()):
+        inner = data.draw(st.lists(st.integers(0, 3), min_size=sum(lengths), max_size=sum(lengths)))
+        nested.append(np.cumsum([0, *inner]).astype(kind))
+    values = np.arange(2 * int(nested[-1][-1]), dtype=np.float32).reshape(-1, 2)
+    shape = data.draw(st.sampled_from([(), (0,), (3,), (2, 2), (1, 0)]))
+    indices = np.array(data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=int(np.prod(shape)),
+                                          max_size=int(np.prod(shape)))), np.int64).reshape(shape)  # fmt: skip
+    if data.draw(st.integers(0, 3)) == 0:
+        spoiled = data.draw(st.sampled_from([*nested, indices]))
+        if spoiled.size:
+            spoiled.reshape(-1)[data.draw(st.integers(0, spoiled.size - 1))] = data.draw(st.integers(-2, 12))
+    rank = len(nested) + indices.ndim - 1
+    given_arrays = {"params_nested_splits": nested, "params_dense_values": values, "indices": indices}
+    try:
+        expected = tf.raw_ops.RaggedGather(params_nested_splits=[*map(tf.constant, nested)], params_dense_values=values,
+                                           indices=tf.constant(indices), OUTPUT_RAGGED_RANK=rank)  # fmt: skip
+    except (tf.errors.OpError, ValueError):
+        with pytest.raises(rowgrad.RowgradError):
+            raw_ops.RaggedGather(**given_arrays, OUTPUT_RAGGED_RANK=rank)
+        return
+    try:
+        found = raw_ops.RaggedGather(**given_arrays, OUTPUT_RAGGED_RANK=rank)
+    except rowgrad.InvalidArgumentError as error:
+        assert error.code == "bad-offsets"  # deviation D24
+        return
+    for want, got in zip(expected.output_nested_splits, found.output_nested_splits, strict=True):
+        assert (got.dtype, got.tolist()) == (want.dtype.as_numpy_dtype, want.numpy().tolist())
+    assert found.output_dense_values.tolist() == expected.output_dense_values.numpy().tolist()

@@ -1,7 +1,7 @@
 """Operators on sparse and ragged tensors, called under TensorFlow's names on NumPy arrays, against TensorFlow's.
 
-TensorFlow's inputs are its own tensors before the clock starts; so are PyTorch's and SciPy's, which take part where they
-have the same operation. A sparse tensor is a matrix in order, of 8 entries a row.
+TensorFlow's inputs are its own tensors before the clock starts; so are PyTorch's and SciPy's, which take part where
+they have the same operation. A sparse tensor is a matrix in order, of 8 entries a row.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ def _named(entries: int, *names: str) -> dict[str, Any]:
 
 def _two(entries: int) -> dict[str, Any]:
     names = ("a_indices", "a_values", "a_shape"), ("b_indices", "b_values", "b_shape")
-    found = {}
+    found: dict[str, Any] = {}
     for seed, given in enumerate(names):
         found |= dict(zip(given, matrix(entries, seed + 1), strict=True))
     return found
@@ -82,6 +82,7 @@ def _shuffled(entries: int) -> Given:
 
 INPUT = ("input_indices", "input_values", "input_shape")
 SP = ("sp_indices", "sp_values", "sp_shape")
+ALONG = np.array([1], np.int32)
 COUNTING = {"minlength": -1, "maxlength": -1, "binary_output": False}
 WORK: dict[str, Callable[[int], Given]] = {
     "SegmentSum": lambda n: ({"data": lookups.values(n, WIDTH), "segment_ids": np.arange(n) // 8}, {}),
@@ -90,12 +91,13 @@ WORK: dict[str, Callable[[int], Given]] = {
     "SparseReorder": _shuffled,
     "SparseReshape": lambda n: ({"input_indices": matrix(n)[0], "input_shape": matrix(n)[2],
                                  "new_shape": np.array([-1, 10])}, {}),
-    "SparseReduceSum": lambda n: ({**_named(n, *INPUT), "reduction_axes": np.array([1], np.int32)}, {"keep_dims": False}),
-    "SparseReduceMax": lambda n: ({**_named(n, *INPUT), "reduction_axes": np.array([1], np.int32)}, {"keep_dims": False}),
+    "SparseReduceSum": lambda n: ({**_named(n, *INPUT), "reduction_axes": ALONG}, {"keep_dims": False}),
+    "SparseReduceMax": lambda n: ({**_named(n, *INPUT), "reduction_axes": ALONG}, {"keep_dims": False}),
     "SparseTensorDenseMatMul": lambda n: ({**_named(n, "a_indices", "a_values", "a_shape"),
                                            "b": lookups.values(COLUMNS, WIDTH)}, {}),
-    "SparseConcat": lambda n: ({name: [part, part] for name, part in _named(n // 2, "indices", "values", "shapes").items()},
-                               {"concat_dim": 1}),
+    "SparseConcat": lambda n: (
+        {name: [part, part] for name, part in _named(n // 2, "indices", "values", "shapes").items()}, {"concat_dim": 1}
+    ),
     "SparseSplit": lambda n: ({"split_dim": np.array(1), **_named(n, "indices", "values", "shape")}, {"num_split": 4}),
     "SparseAdd": lambda n: ({**_two(n // 2), "thresh": np.float32(0)}, {}),
     "SparseAddGrad": lambda n: _added(n // 2),
@@ -140,8 +142,8 @@ def of(operator: str, entries: int) -> Case:
     for peer, make in OTHERS.get(operator, {}).items():
         contestants[peer] = partial(make, entries)
     limits = {"tensorflow": 1.0} if entries == SMALL else LIMITS.get(operator, {"tensorflow": 2.0})
-    return Case(NAME, f"{operator}/{entries}", "Sparse and ragged tensors", operator, f"{entries:,} entries", contestants,
-                limits)  # fmt: skip
+    title = "Sparse and ragged tensors"
+    return Case(NAME, f"{operator}/{entries}", title, operator, f"{entries:,} entries", contestants, limits)
 
 
 @lookups.remembered

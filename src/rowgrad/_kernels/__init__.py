@@ -11,10 +11,9 @@ from rowgrad._kernels import protect
 
 MODULES = (
     "clear", "compile", "crc32c", "crossing", "fill_empty_rows", "formulas", "hashes", "kinds", "lanes", "offsets",
-    "optim", "order", "ragged_rows", "raw", "reorder", "routing", "segment_max", "segments", "segments_grad",
-    "sharing", "sparse_cwise", "sparse_merge", "sparse_product", "sparse_reduce", "sparse_segment",
-    "sparse_segment_grad", "sparse_slice", "sparse_softmax", "tables", "tables_entries", "tables_grad", "tables_step",
-    "team", "weighted_sum",
+    "optim", "order", "ragged_rows", "raw", "reorder", "routing", "segment_max", "segments", "segments_grad", "sharing",
+    "sparse_cwise", "sparse_merge", "sparse_product", "sparse_reduce", "sparse_segment", "sparse_segment_grad",
+    "sparse_slice", "sparse_softmax", "tables", "tables_entries", "tables_grad", "tables_step", "team", "weighted_sum",
 )  # fmt: skip
 
 

@@ -45,6 +45,23 @@ def fill_rows(workers, chunks, splits, filled, columns, values, width, default, 
 
 
 @kernel
+def copy_rows(workers, chunks, begins, limit, splits, values, width, output):
+    """Copy row after row of words: row i comes from value number begins[i] on, to where splits[i] says.
+
+    `limit` is the number of values; rows that reach past it are cut.
+    """
+    seen = enter(workers)
+    rows = splits.size - 1
+    for chunk in share(workers, 0, chunks):
+        for row in range(chunk_start(chunk, chunks, rows), chunk_start(chunk + 1, chunks, rows)):
+            begin, to = peek(begins, row), peek(splits, row)
+            count = min(peek(splits, row + 1) - to, limit - begin)
+            for word in range(count * width):
+                poke(output, to * width + word, peek(values, begin * width + word))
+    leave(workers, seen)
+
+
+@kernel
 def range_sizes(workers, chunks, rows, starts, limits, steps, counts):
     """How many whole numbers each range has; -1 where they are more than can be counted. No step is 0."""
     seen = enter(workers)

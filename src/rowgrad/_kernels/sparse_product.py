@@ -12,16 +12,16 @@ from rowgrad._kernels.sharing import chunk_start, enter, leave, lowest, share
 def multiply(workers, chunks, indices, side, weights, values, rows, inner, width, lanes_for, output, bad):
     """All rows of the product in one pass; returns -1, or the position of an entry that is out of range or of order.
 
-    `side` tells which column of the indices has rows; `bad` has room for a position per chunk. Each row is written once,
-    by the chunk that it begins in, which also clears the rows without entries before it. If an entry is bad, the output
-    is not whole.
+    `side` tells which column of the indices has rows; `bad` has room for a position per chunk. Each row is written
+    once, by the chunk that it begins in, which also clears the rows without entries before it. If an entry is bad, the
+    output is not whole.
     """
     seen = enter(workers)
     size = weights.size
     lanes = zeros(lanes_for)
     for chunk in share(workers, 0, chunks):
         first, stop = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
-        wrong = np.int64(-1)
+        wrong = -1
         while 0 < first < stop and peek(indices, 2 * first + side) == peek(indices, 2 * first - 2 + side):
             first += 1  # this row began in an earlier chunk, and is summed there
         done = np.int64(-1) if first == 0 else peek(indices, 2 * first - 2 + side)

@@ -5,25 +5,53 @@ each.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from rowgrad import _kernels as kernels
 from rowgrad._ops import checks
 from rowgrad._ops.broadcasting import Known, Result
 from rowgrad._ops.catalogue import OPERATORS, Attribute, Example, Operator, declare, first_kind
 from rowgrad._ops.pins import Pin
 from rowgrad._ops.ragged import check_nested
 from rowgrad._ops.results import GatheredRows, GatheredValues
+from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import IDS, PLAIN, Array
-from rowgrad._runtime.memory import check_room
+from rowgrad._runtime.memory import allocate, check_room
+from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError, OutOfRangeError, RowgradError
 
 
-def _gather(nested: Sequence[Array], values: Array, indices: Array) -> tuple[list[Array], Array]:
-    """The row splits of the result, outermost first, and which of the values it has."""
+class _Rows(NamedTuple):
+    """The innermost rows of a result: where each begins among the values of the tensor, and in the result."""
+
+    begins: Array
+    splits: Array
+
+    def positions(self) -> Array:
+        """Which of the values of the tensor the result has."""
+        lengths = np.diff(self.splits)
+        return np.repeat(self.begins - self.splits[:-1], lengths) + np.arange(int(self.splits[-1]))
+
+    def take(self, values: Array) -> Array:
+        """These values."""
+        if values.dtype.kind in "USOT" or not values.size:
+            found: Array = values[self.positions()]
+            return found
+        found = allocate((int(self.splits[-1]), *values.shape[1:]), values.dtype, argument="indices")
+        words, per = dtypes.as_words(values)
+        Workers(2 * found.nbytes).run(
+            kernels.ragged_rows.copy_rows, self.begins, len(values), self.splits, words,
+            per * prod(values.shape[1:]), dtypes.as_words(found)[0],
+        )  # fmt: skip
+        return found
+
+
+def _gather(nested: Sequence[Array], values: Array, indices: Array) -> tuple[list[Array], _Rows]:
+    """The row splits of the result, outermost first, and its innermost rows."""
     checks.at_least_vector("params_dense_values", values)
-    checks.at_least_vector("indices", indices)
     levels = check_nested("params_nested_splits", nested, values.shape[0])
     rows, kind = levels[0].size - 1, nested[0].dtype
     wrong = (indices < 0) | (indices >= rows)
@@ -36,29 +64,30 @@ def _gather(nested: Sequence[Array], values: Array, indices: Array) -> tuple[lis
         outer *= indices.shape[axis - 1]
         found.append(np.arange(outer + 1) * indices.shape[axis])
     taken = indices.reshape(-1).astype(np.int64)
+    inner: _Rows | None = None
     for splits in levels:
+        taken = taken if inner is None else inner.positions()
         begins = splits[taken]
-        lengths = splits[taken + 1] - begins
-        ends = np.cumsum(lengths)
-        total = int(ends[-1]) if ends.size else 0
-        check_room(24 * total, "indices")
-        found.append(np.concatenate([[0], ends]))
-        taken = np.repeat(begins - (ends - lengths), lengths) + np.arange(total)
-    if int(found[-1][-1]) > np.iinfo(kind).max:
-        raise OutOfRangeError(f"the result has {int(found[-1][-1])} values, more than {kind.name} can count.",
+        ends = np.zeros(taken.size + 1, np.int64)
+        np.cumsum(splits[taken + 1] - begins, out=ends[1:])
+        check_room(24 * int(ends[-1]), "indices")
+        found.append(ends)
+        inner = _Rows(begins, ends)
+    assert inner is not None
+    if inner.splits[-1] > np.iinfo(kind).max:
+        raise OutOfRangeError(f"the result has {inner.splits[-1]} values, more than {kind.name} can count.",
                               code="too-large", argument="params_nested_splits")  # fmt: skip
-    return [splits.astype(kind) for splits in found], taken
+    return [splits.astype(kind) for splits in found[indices.ndim == 0 :]], inner  # one row alone has no splits
 
 
 def _values(params_nested_splits: tuple[Array, ...], params_dense_values: Array, indices: Array) -> GatheredValues:
-    _, taken = _gather(params_nested_splits, params_dense_values, indices)
-    check_room(taken.size * params_dense_values.itemsize * int(np.prod(params_dense_values.shape[1:])), "indices")
-    return GatheredValues(params_dense_values[taken], taken)
+    _, rows = _gather(params_nested_splits, params_dense_values, np.asarray(indices))
+    return GatheredValues(rows.take(params_dense_values), rows.positions())
 
 
 def _splits(params_nested_splits: tuple[Array, ...], params_dense_values: Array, indices: Array, *,
             level: int = 0) -> Array:  # fmt: skip
-    found, _ = _gather(params_nested_splits, params_dense_values, indices)
+    found, _ = _gather(params_nested_splits, params_dense_values, np.asarray(indices))
     if not 0 <= level < len(found):
         raise OutOfRangeError(f"level is {level}; allowed: 0 to {len(found) - 1}, the ragged dimensions of the result.",
                               code="index-out-of-range", argument="level", value=level)  # fmt: skip
@@ -76,9 +105,10 @@ def gather(params_nested_splits: Any, params_dense_values: Any, indices: Any, *,
     params_dense_values : array
         The values, row after row.
     indices : array
-        The rows that are wanted; any shape but a scalar, rows may repeat.
+        The rows that are wanted; any shape, rows may repeat.
     OUTPUT_RAGGED_RANK : int
-        The number of row splits of the result: those of the tensor, and one for each dimension of indices but one.
+        The number of row splits of the result: those of the tensor, and one for each dimension of indices,
+        but one.
 
     Returns
     -------
@@ -96,18 +126,19 @@ def gather(params_nested_splits: Any, params_dense_values: Any, indices: Any, *,
     given = (params_nested_splits, params_dense_values, indices)
     try:
         nested, values, rows = operator._fit(given)
+        rows = np.asarray(rows)
         wanted = len(nested) + rows.ndim - 1
-        if nested and rows.ndim and wanted != OUTPUT_RAGGED_RANK:
+        if nested and wanted != OUTPUT_RAGGED_RANK:
             raise InvalidArgumentError(
                 f"OUTPUT_RAGGED_RANK is {OUTPUT_RAGGED_RANK}; the result has {wanted} ragged dimensions. Pass that.",
                 code="wrong-attribute", argument="OUTPUT_RAGGED_RANK", value=OUTPUT_RAGGED_RANK,
             )  # fmt: skip
-        splits, taken = _gather(nested, values, rows)
+        splits, found = _gather(nested, values, rows)
     except RowgradError as error:
         error.op = "RaggedGather"
         raise
     kind = first_kind(given)
-    return GatheredRows([kind.hand_back(each) for each in splits], kind.hand_back(values[taken]))
+    return GatheredRows([kind.hand_back(each) for each in splits], kind.hand_back(found.take(values)))
 
 
 def _value_shapes(shapes: Known, values: Known, attributes: Known) -> Result:
@@ -121,7 +152,7 @@ INPUTS = (
     Pin("params_nested_splits", "Tsplits", "[R]", "The row splits of each ragged dimension, outermost first.", True,
         True),
     Pin("params_dense_values", "Tvalues", "[N, ...]", "The values, row after row."),
-    Pin("indices", "Tindices", "[...]", "The rows that are wanted; any shape but a scalar, rows may repeat."),
+    Pin("indices", "Tindices", "[...]", "The rows that are wanted; any shape, rows may repeat."),
 )  # fmt: skip
 TYPES = {"Tsplits": IDS, "Tvalues": PLAIN, "Tindices": IDS}
 ERRORS = (

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from rowgrad._ops import checks
+from rowgrad._ops.ragged_tensor import RaggedTensor
 from rowgrad._ops.results import RowGradient
 from rowgrad._runtime import arrays
 from rowgrad.errors import InvalidArgumentError
@@ -23,6 +24,7 @@ from rowgrad.torch import _fused as fused
 from rowgrad.torch import _wrapping
 from rowgrad.torch._fused import STATE as STATE
 from rowgrad.torch._fused_optimizer import FusedOptimizer, WithOptimizer
+from rowgrad.torch._jagged import of_ragged
 from rowgrad.torch._lookup import Bad, look_up
 from rowgrad.torch._pooling import Owner, Way, factors_of, number_of, pool
 from rowgrad.torch._settings import fitting, one_combiner, padding, size
@@ -262,9 +264,9 @@ class EmbeddingBag(WithOptimizer, nn.EmbeddingBag):
 
     def forward(
         self,
-        input: Tensor,
+        input: Tensor | RaggedTensor,
         offsets: Tensor | None = None,
-        per_sample_weights: Tensor | None = None,
+        per_sample_weights: Tensor | RaggedTensor | None = None,
         *,
         segment_ids: Tensor | None = None,
         num_bags: int | None = None,
@@ -274,7 +276,8 @@ class EmbeddingBag(WithOptimizer, nn.EmbeddingBag):
         Parameters
         ----------
         input : int32 or int64
-            The ids: a matrix or a jagged nested tensor with a bag a row; or a vector, with `offsets` or `segment_ids`.
+            The ids: a matrix, a jagged nested tensor or a `rowgrad.RaggedTensor` with a bag a row; or a vector, with
+            `offsets` or `segment_ids`.
         offsets : int32 or int64, shape [bags], optional
             Where each bag begins; two equal ones begin an empty bag.
         per_sample_weights : float, the shape of input, optional
@@ -290,6 +293,8 @@ class EmbeddingBag(WithOptimizer, nn.EmbeddingBag):
         tensor, shape [bags, embedding_dim]
             The pooled rows; an empty bag is 0.
         """
+        if isinstance(input, RaggedTensor):
+            input, offsets, per_sample_weights = self._of_ragged(input, offsets, per_sample_weights)
         if segment_ids is None and num_bags is None and self._is_simple:
             pooled = self._look_up(input, offsets, per_sample_weights)
             if pooled is not None:
@@ -319,6 +324,19 @@ class EmbeddingBag(WithOptimizer, nn.EmbeddingBag):
         owner = None if update is None else Owner(self._number, "weight", self._updates)
         way = Way(self.mode, self.sparse, self.scale_grad_by_freq, update, owner)
         return pool(self.weight, batch.ids, batch.segment_ids, batch.count, factors, way)
+
+    def _of_ragged(self, input: RaggedTensor, offsets: Any, weights: Any) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The ids and offsets of a ragged tensor, and its weights, which may be ragged too."""
+        if offsets is not None:
+            raise InvalidArgumentError("input is a ragged tensor, which has row splits; leave out offsets.",
+                                       code="wrong-argument", argument="offsets")  # fmt: skip
+        ids, splits = of_ragged(input, "input")
+        if isinstance(weights, RaggedTensor):
+            weights, own = of_ragged(weights, "per_sample_weights")
+            if not torch.equal(own, splits):
+                raise InvalidArgumentError("per_sample_weights has other row splits than input; each id needs one.",
+                                           code="wrong-shape", argument="per_sample_weights")  # fmt: skip
+        return ids, splits if self.include_last_offset else splits[:-1], weights
 
     @property
     def _is_simple(self) -> bool:

@@ -10,12 +10,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from rowgrad._ops.ragged_tensor import RaggedTensor
 from rowgrad.errors import DTypeError, InvalidArgumentError
-from rowgrad.torch._jagged import INTEGERS, JaggedTensor, check_vector
+from rowgrad.torch._jagged import INTEGERS, JaggedTensor, check_vector, of_ragged
 from rowgrad.torch._keyed import no_such_key
 from rowgrad.torch._keyed_jagged import KeyedJaggedTensor
 
-FORMS = "a matrix of ids, (ids, offsets), (ids, offsets, weights), a JaggedTensor, or a jagged nested tensor"
+FORMS = (
+    "a matrix of ids, (ids, offsets), (ids, offsets, weights), a JaggedTensor, a RaggedTensor, or a jagged nested "
+    "tensor"
+)
 LIKE_KEYED = ("keys", "values", "offsets", "weights_or_none")  # the methods that tell TorchRec's class
 
 
@@ -130,6 +134,8 @@ def _one(name: str, given: Any, weighted: bool) -> _Bags:
     """The bags of one feature, its offsets from 0 on."""
     place = f"features[{name!r}]"
     weights = None
+    if isinstance(given, RaggedTensor):
+        given = of_ragged(given, place)
     if isinstance(given, Tensor) and not given.is_nested:
         if given.dim() != 2:
             raise InvalidArgumentError(

@@ -11,12 +11,28 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rowgrad._ops.ragged_tensor import RaggedTensor
+from rowgrad._runtime import arrays
 from rowgrad.errors import DTypeError, InvalidArgumentError
 from rowgrad.torch._keyed import as_tree, short
 
 INTEGERS = (torch.int64, torch.int32)
 FIELDS = ("values", "weights", "lengths", "offsets")
 SHOWN = 8  # bags of a feature, and ids of a bag, that are printed
+
+
+def of_ragged(tensor: RaggedTensor, place: str) -> tuple[Tensor, Tensor]:
+    """The values and row splits of a `RaggedTensor` whose rows are bags, as tensors that share its memory."""
+    values = tensor.values
+    if isinstance(values, RaggedTensor) or len(values.shape) != 1:
+        raise InvalidArgumentError(
+            f"{place} is a ragged tensor whose rows are not vectors; a bag is a row of ids. Pass one ragged dimension.",
+            code="wrong-rank",
+            argument=place,
+        )
+    if not isinstance(values, Tensor):
+        values = torch.from_numpy(arrays.settle(arrays.adopt(values)))
+    return values, torch.from_numpy(tensor.row_splits).to(values.device)
 
 
 class JaggedTensor:
