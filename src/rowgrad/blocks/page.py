@@ -98,11 +98,13 @@ class Page(Core):
 
         _grouping.detach(self, name)
 
+    @alone
     def pins(self, name: str) -> GroupPins:
         """The pins of a group: the wires that cross its border, and what is unconnected in it."""
         self._group(name)
         return grouping.pins(self, name)
 
+    @alone
     def view(self) -> "Page":
         """The page as it is shown: each collapsed group is one block. It is for looking only, not for running."""
         shown = Page(self.name, folder=self.folder)
