@@ -14,8 +14,9 @@ import numpy as np
 from rowgrad._ops.results import RowGradient
 from rowgrad._runtime import dtypes
 from rowgrad.blocks import _layout as layout
-from rowgrad.blocks._core import MOST_BLOCKS, Core, fed_first
+from rowgrad.blocks._core import Core
 from rowgrad.blocks._gradients import LONGEST, Backward
+from rowgrad.blocks._looking import MOST_BLOCKS, fed_first
 from rowgrad.blocks._sources import renamed
 from rowgrad.blocks._training import add_updates, check_recipe
 from rowgrad.blocks.groups import GRADIENTS, TRAINING, Group, Recipe, local

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rowgrad.blocks import groups as grouping
-from rowgrad.blocks._core import ID, LONGEST_NOTE, MOST_BLOCKS, Core, Note, State, alone
+from rowgrad.blocks._core import Core
+from rowgrad.blocks._looking import ID, LONGEST_NOTE, MOST_BLOCKS, Note, State, alone
 from rowgrad.blocks.groups import GRADIENTS, TRAINING, Group, GroupPins, Recipe
 from rowgrad.blocks.model import Block, Wire
 from rowgrad.errors import PageError
