@@ -14,8 +14,9 @@ import numpy as np
 from rowgrad._ops.results import RowGradient
 from rowgrad._runtime import dtypes
 from rowgrad.blocks import _layout as layout
-from rowgrad.blocks._core import MOST_BLOCKS, Core, fed_first
-from rowgrad.blocks._gradients import Backward
+from rowgrad.blocks._core import Core
+from rowgrad.blocks._gradients import LONGEST, Backward
+from rowgrad.blocks._looking import MOST_BLOCKS, fed_first
 from rowgrad.blocks._sources import renamed
 from rowgrad.blocks._training import add_updates, check_recipe
 from rowgrad.blocks.groups import GRADIENTS, TRAINING, Group, Recipe, local
@@ -24,6 +25,7 @@ from rowgrad.blocks.literals import Literal
 from rowgrad.blocks.model import Block, Source, Wire
 from rowgrad.errors import PageError, RowgradError
 
+DATA = ("const", "variable", "file")  # of these blocks, only what is known of their outputs matters
 INDICES = " indices"  # the role of the rows of a compact gradient, after the wire that it is of
 
 
@@ -110,7 +112,9 @@ def refresh(page: Core, group: Group) -> set[str]:
     forward = _forward(page, group)
     made_of = _made_of(page, group, forward)
     old = {block.id: block for block in page if block.group == group.name}
-    known = len(made_of) == len(group.made_of) and all(a is b for a, b in zip(made_of, group.made_of, strict=True))
+    known = len(made_of) == len(group.made_of) and all(
+        a is b or (type(a) is tuple and a == b) for a, b in zip(made_of, group.made_of, strict=True)
+    )
     if known and all(id in page._inferred for id in old):
         return set()
     found = derive(page, group, forward)
@@ -156,14 +160,22 @@ def _forward(page: Core, group: Group) -> list[str]:
 
 
 def _made_of(page: Core, group: Group, forward: Iterable[str]) -> tuple[Any, ...]:
-    """What a derivation depends on; the same objects give the same blocks."""
+    """What a derivation depends on; the same objects, and equal tuples, give the same blocks."""
     parts: list[Any] = [group.recipe]
     for id in forward:
-        block = page[id]
-        parts += [block.inputs, block.attributes, page._inferred.get(id)]
+        block, inferred = page[id], page._inferred.get(id)
+        if inferred is not None and block.operator.role in DATA and _has_shape(inferred):
+            parts.append((id, block.op, *(known_of(signal) for signal in inferred.outputs.values())))
+        else:
+            parts += [id, block.inputs, block.attributes, inferred]
     if group.recipe is not None and group.recipe.kind == TRAINING:
         parts += [block.inputs for block in page if block.operator.updates and block.group != group.name]
     return tuple(parts)
+
+
+def _has_shape(inferred: Inferred) -> bool:
+    return all(signal.shape is not None and all(type(size) is int for size in signal.shape)
+               for signal in inferred.outputs.values())  # fmt: skip
 
 
 def derive(page: Core, group: Group, forward: list[str] | None = None) -> _Derived:
@@ -249,8 +261,8 @@ def _renamed(scratch: Core, ids: list[str], names: Mapping[str, str]) -> _Derive
 def _label(scratch: Core, name: str, wire: Wire, taken: set[str]) -> str:
     """What the gradient of `wire` is called: ``d_table``."""
     several = len(scratch[wire.block].operator.outputs) > 1
-    wanted = wire.block.replace("/", "_")
-    wanted = f"{name}/d_{wanted}" + (f"_{wire.pin}" if several else "")
+    label = wire.block.replace("/", "_") + (f"_{wire.pin}" if several else "")
+    wanted = f"{name}/d_{label[:LONGEST]}"
     found, number = wanted, 0
     while found in taken or found in scratch:
         number += 1
@@ -280,7 +292,7 @@ def _stubs(name: str, recipe: Recipe, problem: PageError) -> _Derived:
     """What is left of a group that cannot be derived: the gradients, unconnected, so that wires from them stay."""
     derived = _Derived(problem=problem)
     for x in recipe.xs if recipe.kind == GRADIENTS else ():
-        id = f"{name}/d_{x.block.replace('/', '_')}"
+        id = f"{name}/d_{x.block.replace('/', '_')[:LONGEST]}"
         while id in derived.blocks:
             id += "_"
         block = Block(id, "Identity", {}, {}, (0, 0), name)
@@ -351,14 +363,15 @@ def _same_value(left: Any, right: Any) -> bool:
     return type(left) is type(right) and repr(left) == repr(right)
 
 
-def _same_inferred(left: Inferred, right: Inferred) -> bool:
-    def known(signal: Any) -> Any:
-        if isinstance(signal, list):
-            return [known(one) for one in signal]
-        return (signal.dtype, signal.shape, None if signal.value is None else signal.value.tolist())
+def known_of(signal: Any) -> Any:
+    """What is known of a signal, to be compared."""
+    if isinstance(signal, list):
+        return [known_of(one) for one in signal]
+    return (signal.dtype, signal.shape, None if signal.value is None else signal.value.tolist())
 
+
+def _same_inferred(left: Inferred, right: Inferred) -> bool:
     return all(
-        {name: known(signal) for name, signal in first.items()}
-        == {name: known(signal) for name, signal in then.items()}
+        {name: known_of(signal) for name, signal in first.items()} == {name: known_of(s) for name, s in then.items()}
         for first, then in ((left.inputs, right.inputs), (left.outputs, right.outputs))
     )
