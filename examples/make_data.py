@@ -1,4 +1,4 @@
-"""Make the data of the classifier page: short support tickets, each about billing, delivery or the login.
+"""Make the data of the classifier pages: short support tickets, each about billing, delivery or the login.
 
 A ticket is a handful of words; about half of them belong to its topic, the others to none, so that a model has
 something to learn. Everything is drawn from one seed: the same files come out each time.
@@ -37,6 +37,9 @@ def main() -> None:
             tickets.append((ticket, WORDS.index(words[rng.integers(len(words))])))
     write("tickets.csv", ("ticket", "word"), tickets)
     write("labels.csv", tuple(TOPICS), labels)
+    words_of = [[str(word) for other, word in tickets if other == ticket] for ticket in range(TICKETS)]
+    write("messages.csv", ("words", "topic"), [(" ".join(words), label.index(1))
+                                               for words, label in zip(words_of, labels, strict=True)])  # fmt: skip
     write("words.csv", ("word",), [[word] for word in WORDS])
     np.save(FOLDER / "table.npy", rng.normal(0, 0.1, (len(WORDS), WIDTH)).astype(np.float32))
 

@@ -175,6 +175,33 @@ def classifier(page: Page) -> None:
     page.add_training("loss", ["table", "weights", "bias"], "Adagrad", lr=0.5)
 
 
+@page("batches")
+def batches(page: Page) -> None:
+    """The classifier in batches, from one file: random initial values, Adam, and a fifth of the tickets held out."""
+    page.add("Batches", "data", path="messages.csv", columns=["words", "topic"], ragged=["words"], batch_size=32,
+             seed=1, holdout=0.2)  # fmt: skip
+    page.add("StatelessRandomNormal", "noise", shape=[55, 8], seed=[1, 2])
+    page.add("Mul", "initial", x="noise", y=0.1)
+    page.add("Variable", "table", initial_value="initial")
+    page.add("Variable", "weights", initial_value=WEIGHTS)
+    page.add("Variable", "bias", initial_value=[0.0, 0.0, 0.0])
+    page.add("Size", "tickets", input="data:rows")
+    page.add("SparseSegmentMeanWithNumSegments", "pooled", data="table", indices="data:words",
+             segment_ids="data:words_segments", num_segments="tickets")  # fmt: skip
+    page.add("MatMul", "scores", a="pooled", b="weights")
+    page.add("Add", "logits", x="scores", y="bias")
+    page.add("SparseSoftmaxCrossEntropyWithLogits", "entropy", features="logits", labels="data:topic")
+    page.add("ReduceMean", "loss", input="entropy:loss", axis=0)
+    page.add("ArgMax", "guess", input="logits", dimension=1)
+    page.add("Equal", "right", x="guess", y="data:topic")
+    page.add("Cast", "hits", x="right", DstT="float32")
+    page.add("ReduceMean", "accuracy", input="hits", axis=0)
+    page.tidy()
+    page.group(["tickets", "pooled", "scores", "logits"], "model")
+    page.group(["guess", "right", "hits", "accuracy"], "measure")
+    page.add_training("loss", ["table", "weights", "bias"], "Adam", lr=0.05)
+
+
 def drawn(name: str) -> Page:
     """The page `name`, drawn anew."""
     draw = PAGES[name]

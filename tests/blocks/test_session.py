@@ -147,6 +147,9 @@ def test_variables_change_when_the_step_is_over() -> None:
     assert results["w"].ref.tolist() == [0.0, 8.0]
     assert results["descend"].out.tolist() == [1.5, 5.5]
     assert session.variables["w"].tolist() == [1.5, 5.5]
+    assert not any(result.stale for result in session.results().values())  # it is what that step has seen
+    kept = session.snapshot()
+    session.restore(kept)
     assert session.results()["w"].stale
     session.run("gap")
     assert session.variables["w"].tolist() == [1.5, 5.5]

@@ -100,6 +100,14 @@ def test_the_classifier_learns_as_numpy_does_step_by_step() -> None:
     assert Session(load("classifier")).check_gradients("loss", ["table", "weights", "bias"]).ok
 
 
+def test_the_classifier_in_batches_learns_and_is_evaluated() -> None:
+    session = Session(load("batches"))
+    before = session.evaluate(["accuracy"])
+    history = session.loop(24, record=["loss:output"])
+    assert history["loss:output"][0] > 20 * history["loss:output"][-1]
+    assert before["accuracy"] < 0.5 < 0.9 < session.evaluate(["accuracy"])["accuracy"]
+
+
 def test_the_classifier_touches_only_rows_that_occur() -> None:
     page = load("classifier")
     results = Session(page).run().raise_first()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from tensorflow.python.framework import op_def_registry
 
 v1 = tf.compat.v1
 # Sums and products of floats round in another order there.
-MATH = ("elementwise", "reductions", "losses", "sparse_dense", "updates", "products")
+MATH = ("elementwise", "reductions", "losses", "sparse_dense", "updates", "products", "choosing", "random")
 EXPORTED = [name for name in example_pages.EXAMPLES if name in GRAPH_OPS or name in RECIPES or name == "ConcatOffset"]
 # TensorFlow has these only in functions that XLA compiles (deviation D15).
 COMPILED = ("SegmentSumV2", "SegmentProdV2", "SegmentMaxV2", "SegmentMinV2")
@@ -97,6 +98,29 @@ def check(page: Page, steps: int = 3, feeds: dict[str, Any] | None = None, *, te
         for name, array in found.items():
             exact = name.rpartition(":")[0] not in inexact and step == 0
             assert_like(array, expected[name], exact, f"step {step}, {name}")
+
+
+def test_a_model_with_groups_batches_and_training_runs(tmp_path: Path) -> None:
+    """Batches are fed; one run of the graph is one step of a loop."""
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "data.npz", x=rng.normal(size=(20, 3)).astype(np.float32), y=rng.integers(0, 2, 20))
+    page = Page("model", folder=tmp_path)
+    page.add("Batches", "data", path="data.npz", columns=["x", "y"], batch_size=8)
+    page.add("StatelessRandomUniform", "noise", shape=[3, 2], seed=[1, 2])
+    page.add("Variable", "w", initial_value="noise")
+    page.add("MatMul", "scores", a="data:x", b="w")
+    page.add("SparseSoftmaxCrossEntropyWithLogits", "entropy", features="scores", labels="data:y")
+    page.add("ReduceMean", "loss", input="entropy:loss", axis=[0])
+    page.group(["scores", "entropy"], "model")
+    page.add_training("loss", None, "Momentum", lr=0.1)
+    running, session = Running(page), Session(page)
+    for _ in range(6):
+        results = session.loop(1).results.raise_first()
+        columns = {running.names[f"data:{pin}"]: array for pin, array in results["data"].outputs.items()}
+        running.feeds = columns
+        found = running.step(["loss:output", "training/train_w:out"])
+        np.testing.assert_allclose(found["loss:output"], results["loss:output"], rtol=1e-5)
+        np.testing.assert_allclose(found["training/train_w:out"], results["training/train_w:out"], rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", GRAPH_OPS)
@@ -291,5 +315,5 @@ def test_concat_offsets() -> None:
 def test_what_pages_have_not_is_named() -> None:
     with tf.Graph().as_default() as graph:
         tf.linalg.cholesky(tf.eye(2), name="root")
-    with pytest.raises(PageError, match=r"is no operator that pages have; of TensorFlow's they have Add, AddN"):
+    with pytest.raises(PageError, match=r"is no operator that pages have; of TensorFlow's they have Abs, Add, AddN"):
         Page.from_graphdef(graph.as_graph_def().SerializeToString())

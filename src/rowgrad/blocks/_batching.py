@@ -28,12 +28,12 @@ def infer(page: "Core", block: Block) -> Inferred:
     given = found.attributes
     _check(block, given)
     ragged = given["ragged"] or ()
+    known = None
     try:
         known = _columns_in_file(page, block, given) if given["path"] is not None else None
     except RowgradError as error:
-        if error.code == "no-such-file":
-            return found  # a page can be read where its data is not; running will tell
-        raise PageError.of(error, block.id, block.op, "path") from error
+        if error.code != "no-such-file":  # a page can be read where its data is not; running will tell
+            raise PageError.of(error, block.id, block.op, "path") from error
     signals: dict[str, Signal] = {}
     if known is not None:
         for name, column in known.items():

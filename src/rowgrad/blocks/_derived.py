@@ -24,6 +24,7 @@ from rowgrad.blocks.literals import Literal
 from rowgrad.blocks.model import Block, Source, Wire
 from rowgrad.errors import PageError, RowgradError
 
+DATA = ("const", "variable", "file")  # of these blocks, only what is known of their outputs matters
 INDICES = " indices"  # the role of the rows of a compact gradient, after the wire that it is of
 
 
@@ -110,7 +111,9 @@ def refresh(page: Core, group: Group) -> set[str]:
     forward = _forward(page, group)
     made_of = _made_of(page, group, forward)
     old = {block.id: block for block in page if block.group == group.name}
-    known = len(made_of) == len(group.made_of) and all(a is b for a, b in zip(made_of, group.made_of, strict=True))
+    known = len(made_of) == len(group.made_of) and all(
+        a is b or (type(a) is tuple and a == b) for a, b in zip(made_of, group.made_of, strict=True)
+    )
     if known and all(id in page._inferred for id in old):
         return set()
     found = derive(page, group, forward)
@@ -156,14 +159,22 @@ def _forward(page: Core, group: Group) -> list[str]:
 
 
 def _made_of(page: Core, group: Group, forward: Iterable[str]) -> tuple[Any, ...]:
-    """What a derivation depends on; the same objects give the same blocks."""
+    """What a derivation depends on; the same objects, and equal tuples, give the same blocks."""
     parts: list[Any] = [group.recipe]
     for id in forward:
-        block = page[id]
-        parts += [block.inputs, block.attributes, page._inferred.get(id)]
+        block, inferred = page[id], page._inferred.get(id)
+        if inferred is not None and block.operator.role in DATA and _has_shape(inferred):
+            parts.append((id, block.op, *(known_of(signal) for signal in inferred.outputs.values())))
+        else:
+            parts += [id, block.inputs, block.attributes, inferred]
     if group.recipe is not None and group.recipe.kind == TRAINING:
         parts += [block.inputs for block in page if block.operator.updates and block.group != group.name]
     return tuple(parts)
+
+
+def _has_shape(inferred: Inferred) -> bool:
+    return all(signal.shape is not None and all(type(size) is int for size in signal.shape)
+               for signal in inferred.outputs.values())  # fmt: skip
 
 
 def derive(page: Core, group: Group, forward: list[str] | None = None) -> _Derived:
@@ -351,14 +362,15 @@ def _same_value(left: Any, right: Any) -> bool:
     return type(left) is type(right) and repr(left) == repr(right)
 
 
-def _same_inferred(left: Inferred, right: Inferred) -> bool:
-    def known(signal: Any) -> Any:
-        if isinstance(signal, list):
-            return [known(one) for one in signal]
-        return (signal.dtype, signal.shape, None if signal.value is None else signal.value.tolist())
+def known_of(signal: Any) -> Any:
+    """What is known of a signal, to be compared."""
+    if isinstance(signal, list):
+        return [known_of(one) for one in signal]
+    return (signal.dtype, signal.shape, None if signal.value is None else signal.value.tolist())
 
+
+def _same_inferred(left: Inferred, right: Inferred) -> bool:
     return all(
-        {name: known(signal) for name, signal in first.items()}
-        == {name: known(signal) for name, signal in then.items()}
+        {name: known_of(signal) for name, signal in first.items()} == {name: known_of(s) for name, s in then.items()}
         for first, then in ((left.inputs, right.inputs), (left.outputs, right.outputs))
     )

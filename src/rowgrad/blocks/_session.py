@@ -43,6 +43,7 @@ class _Variable:
     value: Array
     stamp: int
     initial: tuple[Any, ...]  # what the initial value was made of
+    before: int = 0  # the stamp of the value that the step which made this one has seen
 
 
 class Snapshot(NamedTuple):
@@ -265,7 +266,7 @@ class Session:
         """What is there now for every block, stale or not."""
         with self._looking():
             found = {}
-            fresh = self._fresh(self._seen.order())
+            fresh = self._fresh(self._seen.order(), before=True)
             for block in self._seen:
                 kept = self._kept.get(block.id)
                 if kept is None or kept.result.op != block.op:
@@ -412,7 +413,7 @@ class Session:
                     assert isinstance(source, Wire)
                     before = self._variables[source.block]
                     value = self._kept[block.id].result.outputs[output]
-                    new[source.block] = _Variable(value, next(self._stamps), before.initial)
+                    new[source.block] = _Variable(value, next(self._stamps), before.initial, before.stamp)
         self._variables = {**self._variables, **new}
 
     def _visit(self, run: _Run, id: str) -> bool:
@@ -469,8 +470,11 @@ class Session:
             parts.append(next(self._stamps))
         return tuple(parts)
 
-    def _fresh(self, order: list[str]) -> set[str]:
-        """The blocks whose kept results still hold."""
+    def _fresh(self, order: list[str], *, before: bool = False) -> set[str]:
+        """The blocks whose kept results still hold; with `before`, also those of the step that has just been made.
+
+        That step has changed variables, but what it has computed is what there is to be seen of it.
+        """
         fresh: set[str] = set()
         for id in order:
             kept, block = self._kept.get(id), self._seen[id]
@@ -478,9 +482,16 @@ class Session:
                 continue
             if block.operator.role == "variable" and id not in self._variables:
                 continue
-            if all(wire.block in fresh for _, wire in block.wires()) and self._holds(kept, block):
+            if not all(wire.block in fresh for _, wire in block.wires()):
+                continue
+            if self._holds(kept, block) or (before and id in self._variables and self._held_before(kept, block)):
                 fresh.add(id)
         return fresh
+
+    def _held_before(self, kept: _Kept, block: Block) -> bool:
+        """Whether a variable is what it was made by the step whose results are kept."""
+        held = self._variables[block.id]
+        return held.initial == self._initial(block) and kept.made_of[-1:] == (held.before,)
 
     def _holds(self, kept: _Kept, block: Block) -> bool:
         try:

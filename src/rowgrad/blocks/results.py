@@ -16,7 +16,8 @@ class BlockResult:
     """One block: its outputs by pin, also as attributes (``result.output``).
 
     `status` is ``"done"``, ``"failed"`` (see `error`), ``"skipped"`` (see `needs`) or ``"waiting"`` (not run yet).
-    `stale` tells whether the page or a variable has changed since.
+    `stale` tells whether the page, a feed, a file or a variable has changed since; what the step itself has made of the
+    variables does not count.
     """
 
     block: str
