@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).parent.parent
@@ -17,7 +18,8 @@ sys.path.insert(0, str(ROOT / "docs"))
 
 from pictures import failing, gradients  # noqa: E402
 
-from studio.browser import CHROMIUM, OPTIONS, Desk, Server, expect  # noqa: E402
+from rowgrad.blocks import Page  # noqa: E402
+from studio.browser import CHROMIUM, OPTIONS, Desk, Server, drop, expect  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images" / "studio"
 SIZE = {"width": 1280, "height": 800}
@@ -32,6 +34,7 @@ def main() -> None:
         shutil.copyfile(ROOT / "examples" / "pages" / "tour.page.json", folder / "tour.page.json")
         failing().save(folder / "failing.page.json")
         gradients().save(folder / "gradients.page.json")
+        classifier(folder).save(folder / "tickets.page.json")
         server = Server(folder).start()
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
         try:
@@ -40,6 +43,8 @@ def main() -> None:
                 ("light", "tour", "tour"),
                 ("light", "failing", "error"),
                 ("dark", "gradients", "dark"),
+                ("light", "tickets", "training"),
+                ("light", None, "data"),
             ]:
                 context = browser.new_context(
                     viewport=SIZE, color_scheme=scheme, reduced_motion="reduce", device_scale_factor=1.5
@@ -51,6 +56,39 @@ def main() -> None:
         finally:
             browser.close()
             server.end()
+
+
+def classifier(folder: Path) -> Page:
+    """A classifier of tickets, from a CSV in batches; its look-up is a group."""
+    random = np.random.default_rng(3)
+    (folder / "tickets.csv").write_bytes(tickets(random))
+    page = Page("tickets", folder=folder)
+    page.add("Batches", "data", path="tickets.csv", columns=["words", "label"], ragged=["words"], batch_size=32, seed=1,
+             holdout=0.2)  # fmt: skip
+    page.add("StatelessRandomNormal", "random", shape=[30, 8], seed=[1, 2])
+    page.add("Variable", "table", initial_value="random")
+    page.add("SparseSegmentMean", "pooled", data="table", indices="data:words", segment_ids="data:words_segments")
+    page.add("StatelessRandomNormal", "start", shape=[8, 3], seed=[3, 4])
+    page.add("Variable", "weights", initial_value="start")
+    page.add("MatMul", "scores", a="pooled", b="weights")
+    page.add("SparseSoftmaxCrossEntropyWithLogits", "entropy", features="scores", labels="data:label")
+    page.add("ReduceMean", "loss", input="entropy:loss", axis=0)
+    places = {"random": (60, 100), "table": (400, 100), "pooled": (740, 100), "data": (400, 480), "start": (740, 480),
+              "weights": (1080, 480), "scores": (1420, 160), "entropy": (1760, 160), "loss": (2100, 160)}  # fmt: skip
+    for id, (x, y) in places.items():
+        page.move(id, x, y)
+    page.group(["random", "table", "pooled"], "look-up")
+    page.move(page.add_training("loss", None, "Adagrad", lr=0.5).name, 1760, 520)
+    return page
+
+
+def tickets(random: np.random.Generator) -> bytes:
+    """Tickets of three kinds, each with words of its own."""
+    lines = ["words,label"]
+    for _ in range(240):
+        kind = int(random.integers(3))
+        lines.append(f"{' '.join(map(str, random.integers(kind * 10, kind * 10 + 10, random.integers(2, 6))))},{kind}")
+    return "\n".join(lines).encode()
 
 
 def _take(desk: Desk, page: str | None, picture: str) -> None:
@@ -66,6 +104,18 @@ def _take(desk: Desk, page: str | None, picture: str) -> None:
     elif picture == "error":
         desk.problems.get_by_role("button", name="wrong:indices").click()
         expect(desk.input("wrong", "indices")).to_be_focused()
+    elif picture == "training":
+        desk.tool("Palette panel").click()
+        desk.tool("Loop").click()
+        steps = desk.dialog("Loop").get_by_role("textbox", name="Steps")
+        steps.fill("200")
+        steps.press("Enter")
+        expect(desk.status).to_contain_text("On the examples held out")
+        desk.tool("Fit").click()
+    elif picture == "data":
+        desk.page.get_by_role("button", name="Skip the tour").click()
+        drop(desk, "tickets.csv", (desk.server.folder / "tickets.csv").read_bytes())
+        expect(desk.page.get_by_role("checkbox", name="Column words")).to_be_visible()
     elif picture == "dark":
         desk.tool("Palette panel").click()
         desk.tool("Inspector panel").click()

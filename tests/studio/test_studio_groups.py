@@ -119,3 +119,12 @@ def test_several_blocks_change_in_one_step(chain):
     assert chain.refused("change", block="Const", also=["Square"], set={"value": [1.0]})
     chain.do("undo")
     assert [chain.blocks[id]["attrs"]["value"] for id in ("Const", "Const_1")] == [[1.0, 2.0], [5.0, 6.0]]
+
+
+def test_tidy_arranges_what_is_seen(chain):
+    chain.do("group", blocks=["Square", "Neg"], name="pair")
+    chain.do("collapse", group="pair")
+    chain.do("move", places={"pair": [9000, 9000]})
+    chain.do("tidy")
+    xs = [chain.blocks[id]["at"][0] for id in ("Const", "pair", "Exp")]
+    assert xs == sorted(set(xs)) and max(xs) < 2000

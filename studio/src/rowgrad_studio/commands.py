@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from rowgrad._ops import Operator
 from rowgrad._ops.catalogue import REQUIRED
 from rowgrad.blocks import Page, Session
+from rowgrad.blocks._layout import arranged
 from rowgrad.blocks.model import as_wire
 from rowgrad.blocks.operators import BLOCKS
 from rowgrad_studio.arguments import (
@@ -228,9 +229,14 @@ def _tidy(document: Document, given: Given) -> None:
     ids = given["blocks"]
 
     def change(page: Page) -> None:
+        shown = page.view() if page.groups else page
         for id in ids or ():
-            page[id]
-        page.tidy(ids)
+            shown[id]
+        if shown is page:
+            page.tidy(ids)
+            return
+        for id, (x, y) in arranged(shown, ids).items():  # what is seen: a collapsed group is one card
+            page.move(id, x, y)
 
     document.edit("tidy up", change)
 

@@ -48,7 +48,7 @@ export function freePlace(wanted: Place, size: { width: number; height: number }
 }
 
 const CLOSE = 400; // nothing further below matters
-const EDGES = 22; // what lines and padding around results take, and a gap
+const EDGES = 30; // what lines and padding around results take, and a gap
 
 /** For blocks that have others close below: the height that is left for their results. At least their first line is shown. */
 export function roomsBelow(boxes: (Box & { id: string })[]): Record<string, number> {

@@ -74,7 +74,10 @@ export function wiresOf(blocks: Record<string, Block>, order: string[], isMany: 
     if (wires) wires.push(wire);
     else together.set(nameOf(wire.source), [wire]);
   }
-  for (const wires of together.values()) wires.forEach((wire, at) => Object.assign(wire, { siblings: wires.length, isLast: at === wires.length - 1 }));
+  for (const wires of together.values()) {
+    const other = wires.findLastIndex((wire) => blocks[wire.target.block]?.op !== "Group"); // wires to derived groups are faint
+    wires.forEach((wire, at) => Object.assign(wire, { siblings: wires.length, isLast: at === (other < 0 ? wires.length - 1 : other) }));
+  }
   return found;
 }
 
