@@ -5,7 +5,7 @@
 
 PYTHON ?= python3
 # What the tests compare with and pass arrays of; `make test FRAMEWORKS=` does without, and says what it skips.
-FRAMEWORKS ?= torch==2.13.0 fbgemm-gpu-cpu==1.8.0 jax optax flax equinox scipy matplotlib polars
+FRAMEWORKS ?= torch==2.13.0 fbgemm-gpu-cpu==1.8.0 jax optax flax equinox scipy matplotlib
 TENSORFLOW ?= tensorflow-cpu==2.21.0
 # Whom `make bench` measures against, and what draws its picture.
 PEERS ?= $(TENSORFLOW) torch==2.13.0 fbgemm-gpu-cpu==1.8.0 scipy matplotlib
