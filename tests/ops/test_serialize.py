@@ -50,6 +50,16 @@ def test_what_is_written_is_read_again(dtype: str) -> None:
         assert found.sparse_shape.tolist() == SHAPE.tolist()
 
 
+def test_very_many_rows() -> None:
+    rows = 400_000
+    indices = np.stack([np.arange(rows), np.zeros(rows, np.int64)], axis=1)
+    text = raw_ops.SerializeManySparse(indices, np.arange(rows), [rows, 1])
+    found = raw_ops.DeserializeManySparse(text[-3:], dtype="int64")
+    assert found.sparse_values.tolist() == [rows - 3, rows - 2, rows - 1]
+    texts = b"\x08\x07\x12\x06\x12\x04\x08" + b"\x80\x80\x40"  # 2**20 strings, none of them written
+    assert decode(texts).tolist() == [b""] * 2**20
+
+
 def test_texts_in_lists_keep_zeros_at_their_ends() -> None:
     """NumPy cuts them off where texts have one width."""
     texts = raw_ops.SerializeSparse([[1]], [5], [2]).tolist()

@@ -58,7 +58,7 @@ def _serialize_many(sparse_indices: Array, sparse_values: Array, sparse_shape: A
     kind = name_of(sparse_values.dtype)
     inner = content(sparse_indices[:, 1:])
     shape = encode(np.array(sizes[1:], np.int64))
-    found = allocate((sizes[0], 3), object, argument="sparse_shape")
+    found = np.empty((sizes[0], 3), object)
     found[:, 2] = shape
     spans = [*zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)]
     # Rows with as many entries begin with the same bytes.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rowgrad._runtime.dtypes import NUMPY, Array, name_of
-from rowgrad._runtime.memory import allocate
+from rowgrad._runtime.memory import allocate, check_room
 
 # TensorFlow's numbers of types.
 NUMBERS = {
@@ -168,7 +168,9 @@ def _of_field(name: str, count: int, fields: dict[int, list[Any]]) -> Array:
     """The elements one by one; the last one stands for those that are missing, and 0 if there are none."""
     field = FIELDS.get(name, INT)
     found = _listed(field, fields.get(field, []))
-    result = allocate(count, object if name == "string" else NUMPY[name])
+    if name == "string":
+        check_room(8 * count, "serialized_sparse")
+    result = np.empty(count, object) if name == "string" else allocate(count, NUMPY[name])
     if name == "string":
         found = np.array([*found, b""], object)[: len(found) or 1]
     elif not len(found):

@@ -66,6 +66,8 @@ def _relu_grad(gradients: Array, features: Array) -> Array:
     return result
 
 
+# Where TensorFlow cuts digits off, if asked to: not from float64 to bfloat16.
+TRUNCATED = (("float64", "float32"), ("float64", "float16"), ("float32", "float16"), ("float32", "bfloat16"))
 MANTISSA = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 
 
@@ -73,7 +75,7 @@ def _cast(x: Array, *, DstT: str, Truncate: bool = False) -> Array:
     target = dtypes.NUMPY[DstT]
     result = fresh(x.shape, target)
     source = dtypes.name_of(x.dtype)
-    if Truncate and source in ("float32", "float64") and DstT in MANTISSA and target.itemsize < x.itemsize:
+    if Truncate and (source, DstT) in TRUNCATED:
         # As in TensorFlow, the digits that do not fit are set to 0 first, then it is rounded.
         words = x.view(f"u{x.itemsize}")
         x = (words >> (lost := MANTISSA[source] - MANTISSA[DstT]) << lost).view(x.dtype)

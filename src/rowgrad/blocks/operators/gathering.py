@@ -143,9 +143,9 @@ def _gather_nd(params: Array, indices: Array, *, bad_indices_policy: str = "") -
     table = params.reshape(prod(limits), *rest)
     if kept is None or kept.all():
         return _take(table, _flat(indices, limits), shape)
-    result = allocate(shape, params.dtype, argument="indices", zero=True)
-    if params.dtype.kind in "USOT":
-        result[...] = b"" if isinstance(params.flat[0] if params.size else b"", bytes) else ""
+    result = fresh(shape, params.dtype, "indices")
+    is_text, is_bytes = params.dtype.kind in "USOT", isinstance(params.flat[0] if params.size else b"", bytes)
+    result[...] = 0 if not is_text else b"" if is_bytes else ""
     result[kept] = table[_flat(indices[kept], limits)]
     return result
 
