@@ -224,7 +224,8 @@ def test_files_go_along_as_constants(tmp_path: Path) -> None:
 def test_example_pages_come_back(name: str) -> None:
     page = Page.load(example_pages.FOLDER / name)
     assert_equal(Page.from_graphdef(page.to_graphdef(), folder=example_pages.FOLDER), page)
-    assert_computes_the_same(page, Page.from_graphdef(stripped(page)))
+    if not any(block.operator.role == "batches" for block in page):  # these are fed to the graph, batch by batch
+        assert_computes_the_same(page, Page.from_graphdef(stripped(page)))
 
 
 def test_what_cannot_go_is_named(tmp_path: Path) -> None:

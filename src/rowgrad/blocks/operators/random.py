@@ -53,7 +53,7 @@ def _normal(uniform: Array, least: Any) -> Array:
     """Two normal numbers of each two uniform ones, by Box and Muller."""
     kind = uniform.dtype.type
     radius = np.sqrt(kind(-2) * np.log(np.maximum(uniform[:, 0::2], kind(least))))
-    angle = kind(2 * np.pi) * uniform[:, 1::2]
+    angle = (2 * np.pi * uniform[:, 1::2].astype(np.float64)).astype(kind)  # rounded once, as in TensorFlow
     both = np.stack([np.sin(angle) * radius, np.cos(angle) * radius], axis=2)
     return both.reshape(len(uniform), -1)
 
