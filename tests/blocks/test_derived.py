@@ -1,5 +1,6 @@
 """Derived groups: in no state of a page is the gradient that it shows not the gradient of the page."""
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -219,3 +220,43 @@ def test_a_file_may_not_say_what_a_derived_block_is() -> None:
     wrong = text.replace('"blocks": [', '"blocks": [{"id": "gradients/d_w", "op": "Const", "attrs": {"value": 1.5}},')
     with pytest.raises(PageError):
         Page.from_json(wrong)
+
+
+def test_long_names_are_cut() -> None:
+    page = Page()
+    long = "x" * 200
+    page.add("Variable", long, initial_value=[1.0, 2.0])
+    page.add("Square", f"{long[:-1]}y", x=long)
+    found = page.add_gradients(f"{long[:-1]}y", [long], name="g" * 100)
+    assert value(page, found[long]).tolist() == [2, 4]
+    assert Page.from_json(page.to_json()) == page
+    refused(page, "bad-id", lambda: page.group(["g" * 100], "a"))
+    refused(page, "bad-id", lambda: page.rename("g" * 100, "h" * 101))
+
+
+def test_a_page_is_pickled_with_its_groups() -> None:
+    page = model()
+    page.add_gradients("loss", ["w"])
+    page.remove("loss")
+    again = pickle.loads(pickle.dumps(page))
+    assert again == page
+    again.add("ReduceSum", "loss", input="entropy:loss", axis=[0])
+    assert again.groups["gradients"].problem is None
+
+
+def test_damaged_files_are_refused_as_such() -> None:
+    page = model(sparse=True)
+    page.group(["pooled", "scores"], "net")
+    page.add_gradients("loss", ["table", "w"])
+    page.add_training("loss", lr=0.5)
+    text = page.to_json()
+    rng = np.random.default_rng(0)
+    for _ in range(400):
+        at, end = sorted(rng.integers(0, len(text), 2))
+        damaged = (
+            text[:at] + rng.choice(["", "0", '"', "{}", "null", "[1]", text[at:end] * 2]) + text[min(end, at + 9) :]
+        )
+        try:
+            Page.from_json(damaged)
+        except PageError:
+            continue

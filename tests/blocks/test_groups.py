@@ -189,6 +189,7 @@ def test_a_page_without_groups_is_a_file_of_version_1() -> None:
         ('[{"name": "a", "training": {"loss": "x:output", "variables": [], "optimizer": "No"}}]', "",
          "unknown-optimizer"),
         ('[{"name": "a", "gradients": {"y": "x:output", "xs": []}, "training": {}}]', "", "bad-page"),
+        ('[{"name": "a", "gradients": {"y": "x:output", "xs": []}, "places": {"b": 3}}]', "", "bad-page"),
         ("[3]", "", "bad-page"),
         ("{}", "", "bad-page"),
         ("[]", ', "group": "a"', "unknown-group"),

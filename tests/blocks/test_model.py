@@ -204,3 +204,8 @@ def test_settings_of_training(folder: Path) -> None:
     with pytest.raises(PageError) as caught:
         page.add_training("data:rows")
     assert caught.value.code == "not-a-variable"
+
+
+def test_its_gradients_are_those_of_differences(folder: Path) -> None:
+    check = Session(drawn(folder)).check_gradients("loss", ["table", "weights", "bias"])
+    assert check.ok, str(check)

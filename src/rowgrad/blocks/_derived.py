@@ -14,8 +14,9 @@ import numpy as np
 from rowgrad._ops.results import RowGradient
 from rowgrad._runtime import dtypes
 from rowgrad.blocks import _layout as layout
-from rowgrad.blocks._core import MOST_BLOCKS, Core, fed_first
-from rowgrad.blocks._gradients import Backward
+from rowgrad.blocks._core import Core
+from rowgrad.blocks._gradients import LONGEST, Backward
+from rowgrad.blocks._looking import MOST_BLOCKS, fed_first
 from rowgrad.blocks._sources import renamed
 from rowgrad.blocks._training import add_updates, check_recipe
 from rowgrad.blocks.groups import GRADIENTS, TRAINING, Group, Recipe, local
@@ -260,8 +261,8 @@ def _renamed(scratch: Core, ids: list[str], names: Mapping[str, str]) -> _Derive
 def _label(scratch: Core, name: str, wire: Wire, taken: set[str]) -> str:
     """What the gradient of `wire` is called: ``d_table``."""
     several = len(scratch[wire.block].operator.outputs) > 1
-    wanted = wire.block.replace("/", "_")
-    wanted = f"{name}/d_{wanted}" + (f"_{wire.pin}" if several else "")
+    label = wire.block.replace("/", "_") + (f"_{wire.pin}" if several else "")
+    wanted = f"{name}/d_{label[:LONGEST]}"
     found, number = wanted, 0
     while found in taken or found in scratch:
         number += 1
@@ -291,7 +292,7 @@ def _stubs(name: str, recipe: Recipe, problem: PageError) -> _Derived:
     """What is left of a group that cannot be derived: the gradients, unconnected, so that wires from them stay."""
     derived = _Derived(problem=problem)
     for x in recipe.xs if recipe.kind == GRADIENTS else ():
-        id = f"{name}/d_{x.block.replace('/', '_')}"
+        id = f"{name}/d_{x.block.replace('/', '_')[:LONGEST]}"
         while id in derived.blocks:
             id += "_"
         block = Block(id, "Identity", {}, {}, (0, 0), name)

@@ -6,7 +6,7 @@ that has to wait for something outside that needs something inside is written wh
 
 from collections.abc import Callable, Container, Mapping
 
-from rowgrad.blocks._core import fed_first
+from rowgrad.blocks._looking import fed_first
 from rowgrad.blocks._spelling import Group as Brackets
 from rowgrad.blocks._spelling import Names, call, labelled, lines_of
 from rowgrad.blocks.model import Block

@@ -152,6 +152,10 @@ def _in_double(session: "Session", y: Wire, x: Wire) -> tuple[Page, Wire, Wire, 
             value = session.run(id).raise_first()[id][pin.name]
             held = page.add("Const", id, value=np.array(_wide(value)))["output"]
             copies[Wire(id, pin.name)] = held
+        elif id in needed and block.operator.role == "batches":
+            for pin, value in session.run(id).raise_first()[id].outputs.items():
+                held = page.add("Const", value=np.array(_wide(value)))["output"]
+                copies[Wire(id, pin)] = held
         elif id in needed:
             _copy(session, block, page, {**copies, x: probe})
     return page, probe, copies.get(x, x), probe if y == x else copies.get(y, y)

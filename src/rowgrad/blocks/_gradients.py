@@ -21,6 +21,8 @@ from rowgrad.blocks.inference import Signal
 from rowgrad.blocks.model import Block, Wire
 from rowgrad.blocks.operators import BLOCKS
 
+LONGEST = 80  # characters of a name within its group
+
 
 class Backward:
     """The way from `source` back to `targets`, as blocks on `page` whose names begin with `prefix`.
@@ -205,7 +207,8 @@ class Builder:
         return self.page.add(op, self.free(f"{op}_{self.context.replace('/', '_')}"), **given)
 
     def free(self, name: str) -> str:
-        """`name` within the group, numbered if it is taken."""
+        """`name` within the group, cut if it is long, and numbered if it is taken."""
+        name = name[:LONGEST]
         number, id = 0, f"{self.prefix}/{name}"
         while id in self.page:
             number += 1

@@ -12,7 +12,7 @@ from rowgrad.blocks.model import Wire, output_pin
 from rowgrad.errors import PageError
 
 PART = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.-]*")
-DEEPEST, LONGEST = 16, 200
+DEEPEST, LONGEST = 16, 100
 
 
 def free_name(page: Core, parent: str, wished: str) -> str:
@@ -34,13 +34,21 @@ def path(parent: str, name: str) -> str:
 def check_name(page: Core, name: Any) -> str:
     """`name`, the path of a group, if a new group can be called so."""
     parts = name.split("/") if isinstance(name, str) else []
-    if not parts or not all(map(PART.fullmatch, parts)) or len(name) > LONGEST or len(parts) > DEEPEST:
+    if not parts or not all(map(PART.fullmatch, parts)):
         raise PageError(f"{name!r} is no name for a group: letters, digits and _ . - are allowed, beginning with a "
                         "letter, a digit or a dot.", code="bad-id", value=name)  # fmt: skip
     if name in page.groups or name in page:
         raise PageError(f"there is a {'group' if name in page.groups else 'block'} {name!r} already.",
                         code="duplicate-id", block=name)  # fmt: skip
+    check_length(name)
     return str(name)
+
+
+def check_length(name: str) -> None:
+    """Names of blocks begin with those of their groups, and have an end too."""
+    if len(name) > LONGEST or name.count("/") >= DEEPEST:
+        raise PageError(f"the names of groups have at most {LONGEST} characters and {DEEPEST} parts, with those of the "
+                        "groups that they are in.", code="bad-id", value=name)  # fmt: skip
 
 
 def group(page: Core, items: Iterable[str], name: str | None) -> Group:
@@ -56,7 +64,7 @@ def group(page: Core, items: Iterable[str], name: str | None) -> Group:
         listed = ", ".join(sorted(parent or "the page" for parent in parents))
         raise PageError(f"blocks of one group can be grouped; these are of several: {listed}.", code="not-side-by-side")
     (parent,) = parents
-    new = free_name(page, parent, "group") if name is None else check_name(page, path(parent, name))
+    new = check_name(page, free_name(page, parent, "group") if name is None else path(parent, name))
     with page.changing():
         page._declare(Group(new))
         for item in names:
@@ -117,6 +125,8 @@ def rename_group(page: Core, name: str, new: str) -> None:
 def _relocate(page: Core, name: str, new: str) -> None:
     """Give a group another path; the blocks of derived ones, which are called after them, get other ids."""
     paths = {other: new + other.removeprefix(name) for other in page.groups if is_in(other, name)}
+    for path_ in paths.values():
+        check_length(path_)
     derived = [other for other in paths if page._is_derived(other)]
     ids = {block.id: f"{paths[block.group]}/{local(block.id, block.group)}" for block in page if block.group in derived}
     for block in page:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rowgrad.blocks.model import Block
 
 if TYPE_CHECKING:
-    from rowgrad.blocks._core import Core
+    from rowgrad.blocks._looking import Looking
 
 MARGIN = 40
 NARROWEST, WIDEST = 180, 320  # a block without its results
@@ -72,7 +72,7 @@ def column_of(x: float) -> int:
     return round((x - MARGIN) / COLUMN)
 
 
-def arranged(page: "Core", ids: Iterable[str] | None = None) -> dict[str, tuple[float, float]]:
+def arranged(page: "Looking", ids: Iterable[str] | None = None) -> dict[str, tuple[float, float]]:
     """Places for the blocks `ids` (all, if None), below those that stay, each right of what feeds it."""
     wanted = None if ids is None else set(ids)
     chosen = [id for id in page.order() if wanted is None or id in wanted]
@@ -82,7 +82,7 @@ def arranged(page: "Core", ids: Iterable[str] | None = None) -> dict[str, tuple[
     return _packed(islands, top)
 
 
-def _islands(page: "Core", chosen: list[str]) -> list[list[str]]:
+def _islands(page: "Looking", chosen: list[str]) -> list[list[str]]:
     """The blocks in groups that no wire joins, in the order of their first."""
     leader = {id: id for id in chosen}
 
@@ -121,7 +121,7 @@ def _packed(islands: "Sequence[_Island]", top: float) -> dict[str, tuple[float, 
 class _Island:
     """Blocks that wires join: in which column each stands, and how far down."""
 
-    def __init__(self, page: "Core", ids: list[str]) -> None:
+    def __init__(self, page: "Looking", ids: list[str]) -> None:
         self.rooms = {id: float(room(page[id])) for id in ids}
         self.before: dict[str, list[tuple[str, float]]] = {id: [] for id in ids}
         self.after: dict[str, list[tuple[str, float]]] = {id: [] for id in ids}

@@ -18,13 +18,13 @@ from rowgrad.blocks.model import Block, Source, Wire
 from rowgrad.errors import PageError, RowgradError
 
 if TYPE_CHECKING:
-    from rowgrad.blocks._core import Core
+    from rowgrad.blocks._looking import Looking
 
 _ANYTHING = Input(Pin("value", "T", "[...]", "A constant."), (*dtypes.PLAIN, *dtypes.QUANTISED))
 
 
 def sort_out(
-    page: "Core", id: str, operator: Operator, given: Mapping[str, Any]
+    page: "Looking", id: str, operator: Operator, given: Mapping[str, Any]
 ) -> tuple[dict[str, Source], dict[str, Any]]:
     """What is given, as sources of input pins and as attributes."""
     pins = {pin.name: pin for pin in operator.inputs}
@@ -56,7 +56,7 @@ def sort_out(
     return inputs, attributes
 
 
-def _source(page: "Core", value: Any) -> Wire | Literal:
+def _source(page: "Looking", value: Any) -> Wire | Literal:
     if isinstance(value, str | Wire | Block):
         try:
             return page.wire(value)
@@ -67,7 +67,7 @@ def _source(page: "Core", value: Any) -> Wire | Literal:
     return _held(page, value, {})
 
 
-def _held(page: "Core", value: Any, given: Mapping[str, Any]) -> Literal:
+def _held(page: "Looking", value: Any, given: Mapping[str, Any]) -> Literal:
     """A literal; bytes in it are the text that they are as UTF-8, because that is what page files can hold."""
     made = _made(page, value, given)
     if made.dtype != "string" or not any(isinstance(item, bytes) for item in made.value.flat):
@@ -75,7 +75,7 @@ def _held(page: "Core", value: Any, given: Mapping[str, Any]) -> Literal:
     return replace(made, value=typed(plain(made.value), "string").reshape(made.value.shape))
 
 
-def _made(page: "Core", value: Any, given: Mapping[str, Any]) -> Literal:
+def _made(page: "Looking", value: Any, given: Mapping[str, Any]) -> Literal:
     """A literal, or what its dictionary says: ``{"value": …, "dtype": …}`` or ``{"file": …}``."""
     dtype = _type_name(given.get("dtype"))
     if isinstance(value, Literal):

@@ -16,7 +16,7 @@ from rowgrad.blocks.operators import BLOCKS
 from rowgrad.errors import PageError
 
 if TYPE_CHECKING:
-    from rowgrad.blocks._core import Core
+    from rowgrad.blocks._looking import Looking
 
 GRADIENTS, TRAINING = "gradients", "training"
 
@@ -108,7 +108,7 @@ def local(id: str, group: str) -> str:
     return id.removeprefix(f"{group}/")
 
 
-def pins(page: "Core", name: str) -> GroupPins:
+def pins(page: "Looking", name: str) -> GroupPins:
     """The pins of the group `name`."""
     inside = dict.fromkeys(page.members(name))
     group = page.groups[name]
@@ -178,7 +178,7 @@ class GroupBlock(Block):
                        summary="A collapsed group of blocks.")  # fmt: skip
 
 
-def collapsed(page: "Core") -> list[str]:
+def collapsed(page: "Looking") -> list[str]:
     """The collapsed groups that are to be seen: those within other collapsed ones are not."""
     found: list[str] = []
     for group in sorted(page.groups.values(), key=lambda group: group.name.count("/")):
@@ -187,7 +187,7 @@ def collapsed(page: "Core") -> list[str]:
     return found
 
 
-def show(page: "Core", shown: "Core") -> None:
+def show(page: "Looking", shown: "Looking") -> None:
     """Put on the empty page `shown` what is to be seen of `page`: each collapsed group as one block."""
     cards = {name: pins(page, name) for name in collapsed(page)}
     owner = {id: name for name in cards for id in page.members(name)}

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rowgrad.blocks import groups as grouping
-from rowgrad.blocks._core import ID, LONGEST_NOTE, MOST_BLOCKS, Core, Note, State, alone
+from rowgrad.blocks._core import Core
+from rowgrad.blocks._looking import ID, LONGEST_NOTE, MOST_BLOCKS, Note, State, alone
 from rowgrad.blocks.groups import GRADIENTS, TRAINING, Group, GroupPins, Recipe
 from rowgrad.blocks.model import Block, Wire
 from rowgrad.errors import PageError
@@ -98,11 +99,13 @@ class Page(Core):
 
         _grouping.detach(self, name)
 
+    @alone
     def pins(self, name: str) -> GroupPins:
         """The pins of a group: the wires that cross its border, and what is unconnected in it."""
         self._group(name)
         return grouping.pins(self, name)
 
+    @alone
     def view(self) -> "Page":
         """The page as it is shown: each collapsed group is one block. It is for looking only, not for running."""
         shown = Page(self.name, folder=self.folder)

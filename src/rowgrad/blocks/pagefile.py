@@ -19,33 +19,28 @@ import numpy as np
 from rowgrad._runtime import dtypes, texts
 from rowgrad._runtime.dtypes import BFLOAT16, Array
 from rowgrad._runtime.files import replace, write
-from rowgrad.blocks._core import MOST_BLOCKS, Core
-from rowgrad.blocks._grouping import check_name
+from rowgrad.blocks._filechecks import check_fields, check_known, check_types, checked_place, place_of, wrong
+from rowgrad.blocks._groupfile import RECIPES, add_groups, group_record, read_groups, read_recipe
+from rowgrad.blocks._looking import MOST_BLOCKS, Looking
 from rowgrad.blocks._sources import constant
-from rowgrad.blocks._training import check_recipe
-from rowgrad.blocks.groups import GRADIENTS, TRAINING, Group, Recipe, local
 from rowgrad.blocks.literals import Literal, odd_type, plain
 from rowgrad.blocks.model import Block, Wire, as_wire
 from rowgrad.blocks.operators import BLOCKS
 from rowgrad.blocks.page import Page
 from rowgrad.errors import FileError, PageError, RowgradError
 
-# How derived groups are written: what they are derived from, and to.
-RECIPES = {GRADIENTS: ("y", "xs"), TRAINING: ("loss", "variables")}
 VERSION = 2  # a page without groups is written as version 1, which had none
 ENDING = ".page.json"
 MOST_BYTES = 256 * 2**20
 MOST_NOTES = 1000
 MOST_DIGITS = 400
 MOST_INLINE = 1024  # elements of arrays that are written into the page itself
-MOST_GROUPS = 2000
 FIELDS = ("id", "op", "inputs", "attrs", "at")
-GROUP_FIELDS = ("name", "collapsed", "at", *RECIPES, "places")
 
 Keep = Callable[[Array], str]
 
 
-def to_json(page: Core, inline: bool = True, folder: Path | None = None, stem: str = "page") -> str:
+def to_json(page: Looking, inline: bool = True, folder: Path | None = None, stem: str = "page") -> str:
     """The text of a page file; unless `inline`, large arrays are written to files in `folder` first."""
     keep = None if inline else _Store(folder or Path(), stem).keep
     groups = page.groups
@@ -59,7 +54,7 @@ def to_json(page: Core, inline: bool = True, folder: Path | None = None, stem: s
     text = (
         head + '"blocks": [' + "".join(f"\n  {line}{',' * (i + 1 < len(lines))}" for i, line in enumerate(lines)) + "]"
     )
-    notes = [_dumped({"text": note.text, "at": _place(note.at)}) for note in page.notes]
+    notes = [_dumped({"text": note.text, "at": place_of(note.at)}) for note in page.notes]
     if notes:
         text += ', "notes": [' + ",".join(f"\n  {note}" for note in notes) + "]"
     return text + "}\n"
@@ -107,7 +102,7 @@ class _Store:
         return name
 
 
-def record(page: Core, block: Block, keep: Keep | None = None) -> dict[str, Any]:
+def record(page: Looking, block: Block, keep: Keep | None = None) -> dict[str, Any]:
     """A block as the file has it; `keep` puts large arrays elsewhere, and names the place."""
     inferred = page.inferred(block.id)
     found: dict[str, Any] = {"id": block.id, "op": block.op}
@@ -123,32 +118,10 @@ def record(page: Core, block: Block, keep: Keep | None = None) -> dict[str, Any]
     attributes = [a.name for a in block.operator.attributes if a.name in block.attributes]
     if attributes:
         found["attrs"] = {name: _attribute(_as_typed(block, name), keep) for name in attributes}
-    found["at"] = _place(block.at)
+    found["at"] = place_of(block.at)
     if block.group:
         found["group"] = block.group
     return found
-
-
-def group_record(page: Core, group: Group) -> dict[str, Any]:
-    """A group as the file has it: of a derived one, what it is derived from, and where its blocks stand."""
-    found: dict[str, Any] = {"name": group.name}
-    recipe = group.recipe
-    if recipe is not None:
-        y, xs = RECIPES[recipe.kind]
-        made: dict[str, Any] = {y: str(recipe.y), xs: list(map(str, recipe.xs))}
-        if recipe.kind == TRAINING:
-            settings = {name: str(v) if isinstance(v, Wire) else v for name, v in recipe.settings.items()}
-            made |= {"optimizer": recipe.optimizer, "settings": settings}
-        found[recipe.kind] = made
-    found |= {"collapsed": group.collapsed, "at": _place(group.at)}
-    if recipe is not None:
-        stand = {local(block.id, group.name): block.at for block in page if block.group == group.name}
-        found["places"] = {name: _place(at) for name, at in sorted({**group.places, **stand}.items())}
-    return found
-
-
-def _place(at: tuple[float, float]) -> list[float]:
-    return [int(n) if float(n).is_integer() else n for n in at]
 
 
 def _source(source: Any, keep: Keep | None, fitted: Any) -> Any:
@@ -221,26 +194,26 @@ def from_json(text: str, *, folder: Path | None = None) -> Page:
             parse_int=_whole_number,
         )
     except json.JSONDecodeError as error:
-        raise _wrong(f"line {error.lineno}, column {error.colno}", f"{error.msg}; it is not whole JSON") from error
+        raise wrong(f"line {error.lineno}, column {error.colno}", f"{error.msg}; it is not whole JSON") from error
     except RecursionError:
-        raise _wrong("the file", "it is nested too deep for a page") from None
+        raise wrong("the file", "it is nested too deep for a page") from None
     known = ("rowgrad_page", "name", "groups", "blocks", "notes")
-    _check_fields("the file", record, known, {"rowgrad_page": int, "blocks": list})
-    _check_types("the file", record, {"notes": list, "groups": list})
+    check_fields("the file", record, known, {"rowgrad_page": int, "blocks": list})
+    check_types("the file", record, {"notes": list, "groups": list})
     version = record["rowgrad_page"]
     if version > VERSION:
-        raise _wrong("rowgrad_page", f"this page is of version {version}, from a newer rowgrad; this one reads "
+        raise wrong("rowgrad_page", f"this page is of version {version}, from a newer rowgrad; this one reads "
                      f"versions up to {VERSION}. Update rowgrad to open it", "newer-version")  # fmt: skip
     if version < 1:
-        raise _wrong("rowgrad_page", f"there is no version {version}")
+        raise wrong("rowgrad_page", f"there is no version {version}")
     if not isinstance(record.get("name", ""), str):
-        raise _wrong("name", "it must be a text")
+        raise wrong("name", "it must be a text")
     if len(record["blocks"]) > MOST_BLOCKS:
-        raise _wrong("blocks", f"there are {len(record['blocks'])}; a page holds at most {MOST_BLOCKS}", "too-large")
+        raise wrong("blocks", f"there are {len(record['blocks'])}; a page holds at most {MOST_BLOCKS}", "too-large")
     page = Page(record.get("name", "page"), folder=folder)
     groups = read_groups(record.get("groups", []))
     if groups and version < 2:
-        raise _wrong("groups", "pages of version 1 have no groups")
+        raise wrong("groups", "pages of version 1 have no groups")
     _add_blocks(page, record["blocks"], groups)
     _add_notes(page, record.get("notes", []))
     return page
@@ -248,108 +221,43 @@ def from_json(text: str, *, folder: Path | None = None) -> Page:
 
 def _add_notes(page: Page, records: list[Any]) -> None:
     if len(records) > MOST_NOTES:
-        raise _wrong("notes", f"there are {len(records)}; a page holds at most {MOST_NOTES}", "too-large")
+        raise wrong("notes", f"there are {len(records)}; a page holds at most {MOST_NOTES}", "too-large")
     for position, record in enumerate(records):
         place = f"notes[{position}]"
-        _check_fields(place, record, ("text", "at"), {"text": str, "at": list})
+        check_fields(place, record, ("text", "at"), {"text": str, "at": list})
         if not record["text"]:
-            raise _wrong(f"{place}.text", "it is empty")
-        page.note(record["text"], _checked_place(f"{place}.at", record["at"]))
+            raise wrong(f"{place}.text", "it is empty")
+        page.note(record["text"], checked_place(f"{place}.at", record["at"]))
 
 
 def _no_field_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, value in pairs:
         if name in fields:
-            raise _wrong(repr(name), "the field is there twice in one object")
+            raise wrong(repr(name), "the field is there twice in one object")
         fields[name] = value
     return fields
 
 
 def _no_constant(name: str) -> Any:
-    raise _wrong(name, f'JSON has no {name}; write it as text in a typed literal, {{"value": "{name}", "dtype": …}}')
+    raise wrong(name, f'JSON has no {name}; write it as text in a typed literal, {{"value": "{name}", "dtype": …}}')
 
 
 def _number(digits: str) -> float:
     number = float(digits)
     if not math.isfinite(number):
-        raise _wrong(_cut(digits), "the number is too large")
+        raise wrong(_cut(digits), "the number is too large")
     return number
 
 
 def _whole_number(digits: str) -> int:
     if len(digits) > MOST_DIGITS:  # no type holds it, and Python takes its time for thousands of digits
-        raise _wrong(_cut(digits), f"the number has more than {MOST_DIGITS} digits")
+        raise wrong(_cut(digits), f"the number has more than {MOST_DIGITS} digits")
     return int(digits)
 
 
 def _cut(digits: str) -> str:
     return digits if len(digits) <= 24 else f"{digits[:20]}…"
-
-
-def read_groups(records: list[Any]) -> dict[str, Mapping[str, Any]]:
-    """The groups of a file by name, outer ones first."""
-    if len(records) > MOST_GROUPS:
-        raise _wrong("groups", f"there are {len(records)}; a page holds at most {MOST_GROUPS}", "too-large")
-    found: dict[str, Mapping[str, Any]] = {}
-    for position, record in enumerate(records):
-        place = f"groups[{position}]"
-        _check_fields(place, record, GROUP_FIELDS, {"name": str})
-        _check_types(place, record, {"at": list, "places": dict, **dict.fromkeys(RECIPES, dict)})
-        if not isinstance(record.get("collapsed", False), bool):
-            raise _wrong(f"{place}.collapsed", "it must be true or false")
-        if record["name"] in found:
-            raise _wrong(f"{place}.name", f"{record['name']!r} is there already", "duplicate-id")
-        found[record["name"]] = {**record, "place": place}
-    for name, record in found.items():
-        parent = name.rpartition("/")[0]
-        if parent and (parent not in found or any(kind in found[parent] for kind in RECIPES)):
-            raise _wrong(
-                f"{record['place']}.name", f"there is no group {parent!r} that it could be in", "unknown-group"
-            )
-    return dict(sorted(found.items(), key=lambda item: item[0].count("/")))
-
-
-def add_groups(page: Core, records: Mapping[str, Mapping[str, Any]]) -> None:
-    """Put the groups on the page, without anything in them yet."""
-    for name, record in records.items():
-        try:
-            check_name(page, name)
-        except PageError as error:
-            raise _wrong(f"{record['place']}.name", error.message.removesuffix("."), str(error.code)) from error
-        at = _checked_place(f"{record['place']}.at", record.get("at", [0, 0]))
-        places = {id: _checked_place(f"{record['place']}.places.{id}", place)
-                  for id, place in record.get("places", {}).items()}  # fmt: skip
-        page._groups[name] = Group(name, at, record.get("collapsed", False), None, places)
-
-
-def read_recipe(page: Core, record: Mapping[str, Any]) -> Recipe:
-    """What a group of the file is derived from."""
-    kind, *others = [kind for kind in RECIPES if kind in record]
-    place, made, (y, xs) = f"{record['place']}.{kind}", record[kind], RECIPES[kind]
-    if others:
-        raise _wrong(place, "a group is derived in one way")
-    more = {"optimizer": str, "settings": dict} if kind == TRAINING else {}
-    _check_fields(place, made, (y, xs, *more), {y: str, xs: list})
-    _check_types(place, made, more)
-    if not all(isinstance(wire, str) for wire in [made[y], *made[xs]]):
-        raise _wrong(f"{place}.{xs}", "it must be a list of wires, as block:pin")
-
-    def wire(text: str) -> Wire:
-        block, pin = as_wire(text)
-        return page.wire(text) if block in page else Wire(block, pin or "output")
-
-    settings = {name: wire(value) if isinstance(value, str) else value
-                for name, value in made.get("settings", {}).items()}  # fmt: skip
-    recipe = Recipe(kind, wire(made[y]), tuple(dict.fromkeys(map(wire, made[xs]))), made.get("optimizer", ""), settings)
-    try:
-        if kind == TRAINING and all(x.block in page for x in recipe.xs):
-            recipe = check_recipe(page, recipe)
-    except PageError as error:
-        error.message += f" ({place})"
-        error.block = error.block or record["name"]
-        raise
-    return recipe
 
 
 def _add_blocks(page: Page, records: list[Any], groups: Mapping[str, Mapping[str, Any]]) -> None:
@@ -358,19 +266,17 @@ def _add_blocks(page: Page, records: list[Any], groups: Mapping[str, Mapping[str
     derived = {name: record for name, record in groups.items() if any(kind in record for kind in RECIPES)}
     for position, record in enumerate(records):
         place = f"blocks[{position}]"
-        _check_fields(place, record, (*FIELDS, "group"), {"id": str, "op": str})
-        _check_types(place, record, {"inputs": dict, "attrs": dict, "at": list, "group": str})
+        check_fields(place, record, (*FIELDS, "group"), {"id": str, "op": str})
+        check_types(place, record, {"inputs": dict, "attrs": dict, "at": list, "group": str})
         if record["id"] in by_id:
-            raise _wrong(
-                f"{place}.id", f"{record['id']!r} is there already; names are unique on a page", "duplicate-id"
-            )
+            raise wrong(f"{place}.id", f"{record['id']!r} is there already; names are unique on a page", "duplicate-id")
         if record.get("group") and (record["group"] not in groups or record["group"] in derived):
-            raise _wrong(f"{place}.group", f"there is no group {record['group']!r} of ordinary blocks", "unknown-group")
+            raise wrong(f"{place}.group", f"there is no group {record['group']!r} of ordinary blocks", "unknown-group")
         if owner := next((name for name in derived if record["id"].startswith(f"{name}/")), None):
-            raise _wrong(f"{place}.id", f"the names that begin with {owner}/ are those of a derived group", "derived")
+            raise wrong(f"{place}.id", f"the names that begin with {owner}/ are those of a derived group", "derived")
         by_id[record["id"]] = {**record, "place": place}
     if both := next((name for name in groups if name in by_id), None):
-        raise _wrong(f"{by_id[both]['place']}.id", f"there is a group {both!r} too", "duplicate-id")
+        raise wrong(f"{by_id[both]['place']}.id", f"there is a group {both!r} too", "duplicate-id")
     add_groups(page, groups)
     for id in _fed_first({**by_id, **derived}):
         if id in derived:
@@ -404,7 +310,7 @@ def _fed_first(by_id: Mapping[str, Mapping[str, Any]]) -> list[str]:
             elif id in path:
                 cycle = [*list(path)[list(path).index(id) :], id]
                 shown = " ← ".join(cycle[:8]) + (" …" if len(cycle) > 8 else "")
-                raise _wrong(
+                raise wrong(
                     f"{by_id[id]['place']}{'.inputs' * (id not in derived)}",
                     f"the wires run in a cycle: {shown}",
                     "cycle",
@@ -439,54 +345,14 @@ def _add_block(page: Page, record: Mapping[str, Any], place: str) -> None:
     inputs, attributes = record.get("inputs", {}), record.get("attrs", {})
     if record["op"] in BLOCKS:
         operator = BLOCKS[record["op"]]
-        _known(f"{place}.inputs", inputs, [pin.name for pin in operator.inputs])
-        _known(f"{place}.attrs", attributes, [attribute.name for attribute in operator.attributes])
+        check_known(f"{place}.inputs", inputs, [pin.name for pin in operator.inputs])
+        check_known(f"{place}.attrs", attributes, [attribute.name for attribute in operator.attributes])
     else:
         inputs = attributes = {}  # the operator itself will be refused
-    at = _checked_place(f"{place}.at", record["at"]) if "at" in record else None
+    at = checked_place(f"{place}.at", record["at"]) if "at" in record else None
     try:
         page.add(record["op"], record["id"], at=at, group=record.get("group", ""), **inputs, **attributes)
     except PageError as error:
         error.message += f" ({place})"
         error.block = error.block or record["id"]
         raise
-
-
-def _checked_place(place: str, at: list[Any]) -> tuple[float, float]:
-    if len(at) != 2 or not all(map(_is_number, at)):
-        raise _wrong(place, "it must be two numbers, as [40, 80]")
-    return (at[0], at[1])
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e9
-
-
-def _check_fields(place: str, record: Any, known: tuple[str, ...], required: Mapping[str, type]) -> None:
-    if not isinstance(record, dict):
-        raise _wrong(place, f"it must be an object, {{…}}, with {', '.join(known)}")
-    for name in required:
-        if name not in record:
-            what = "it is no page" if place == "the file" else "it is incomplete"
-            raise _wrong(place, f"{what}: the field {name!r} is missing")
-    _known(place, record, known)
-    _check_types(place, record, required)
-
-
-def _known(place: str, record: Mapping[str, Any], known: Any) -> None:
-    for name in record:
-        if name not in known:
-            raise _wrong(
-                f"{place}.{name}", f"there is no such field; known: {', '.join(known) or 'none'}", "unknown-field"
-            )
-
-
-def _check_types(place: str, record: Mapping[str, Any], types: Mapping[str, type]) -> None:
-    words = {int: "a whole number", str: "a text", list: "a list", dict: "an object"}
-    for name, wanted in types.items():
-        if name in record and (not isinstance(record[name], wanted) or isinstance(record[name], bool)):
-            raise _wrong(f"{place}.{name}".removeprefix("the file."), f"it must be {words[wanted]}")
-
-
-def _wrong(place: str, message: str, code: str = "bad-page") -> PageError:
-    return PageError(f"{place}: {message}.", code=code, value=place)

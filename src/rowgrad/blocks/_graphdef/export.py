@@ -23,9 +23,9 @@ from rowgrad.blocks._graphdef import protos
 from rowgrad.blocks._graphdef.names import GRAPH_OPS, INTEGER_DIV, WITH_LISTS, GraphOp
 from rowgrad.blocks._graphdef.recipes import RECIPES, Part
 from rowgrad.blocks._graphdef.tensors import NUMBER_OF, write_tensor
+from rowgrad.blocks._groupfile import group_record
 from rowgrad.blocks.literals import Literal, plain
 from rowgrad.blocks.model import Block, Wire
-from rowgrad.blocks.pagefile import group_record
 from rowgrad.errors import PageError
 
 if TYPE_CHECKING:

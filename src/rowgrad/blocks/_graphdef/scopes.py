@@ -8,10 +8,10 @@ from typing import Any
 
 from rowgrad.blocks._derived import derive, same_block
 from rowgrad.blocks._graphdef.reading import Node
+from rowgrad.blocks._groupfile import RECIPES, add_groups, read_groups, read_recipe
 from rowgrad.blocks._grouping import check_name
 from rowgrad.blocks.groups import Group
 from rowgrad.blocks.page import Page
-from rowgrad.blocks.pagefile import RECIPES, add_groups, read_groups, read_recipe
 from rowgrad.errors import PageError
 
 
