@@ -89,6 +89,7 @@ def test_a_classifier_is_drawn_trained_and_evaluated_with_few_gestures(desks) ->
     hand.line(desk.field("ReduceMean", "axis"), "0")
 
     hand.click(desk.tool("Train"))
+    expect(desk.dialog("Train").get_by_role("combobox", name="Loss")).to_have_value("ReduceMean:output")
     hand.line(desk.dialog("Train").get_by_role("textbox", name="lr"), "0.5")
     expect(desk.block("training")).to_be_visible()
     hand.click(desk.tool("Loop"))

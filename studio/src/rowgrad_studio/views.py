@@ -153,9 +153,8 @@ class Ran(NamedTuple):
 def results_of(page: Page, session: Session, ran: dict[str, Ran]) -> dict[str, BlockResult]:
     """What the session knows of its page.
 
-    A session calls a result stale when the page or a variable has changed since. Here a result is stale when the page
-    has: after a training step every variable has moved on, and what is shown is still what the last step computed.
-    Errors are stale too, when the block or what feeds it has changed. `ran` keeps what is needed to tell.
+    A session also calls results stale after an evaluation, which has run the page on other batches. Here a result is
+    stale when the page, a feed or a file has changed since; errors are too. `ran` keeps what is needed to tell.
     """
     found = dict(session.results())
     for id in page.order():

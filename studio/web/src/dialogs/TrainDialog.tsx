@@ -7,15 +7,17 @@ import { isFloat, scalars } from "../logic/outputs";
 import { endOf, upstream } from "../logic/wires";
 import { Modal } from "../parts/Modal";
 import type { Source } from "../protocol";
-import { openDialog, operatorOf, store } from "../store";
+import { openDialog, operatorOf, store, useStore } from "../store";
 import { fit } from "../view";
 
 const close = (): void => openDialog(null);
 
 export function TrainDialog() {
-  const { page, wires, catalogue, selected } = store.get();
-  const outputs = useMemo(() => scalars(store.get()), []);
-  const [loss, setLoss] = useState(outputs.find((name) => endOf(name).block === selected) ?? outputs[0] ?? "");
+  const page = useStore((state) => state.page); // the last gesture may still be on its way
+  const { wires, catalogue, selected } = store.get();
+  const outputs = useMemo(() => scalars(store.get()), [page]);
+  const [chosen, setLoss] = useState<string | null>(null);
+  const loss = chosen ?? outputs.find((name) => endOf(name).block === selected) ?? outputs[0] ?? "";
   const before = useMemo(() => upstream(endOf(loss).block, wires), [loss, wires]);
   const variables = page.order.filter((id) => before.has(id) && operatorOf(page.blocks[id])?.role === "variable" && Object.values(page.blocks[id]?.out ?? {}).some((signal) => isFloat(signal.dtype)));
   const [left, setLeft] = useState<Set<string>>(new Set());
