@@ -100,7 +100,8 @@ def _of_objects(strings: list[Any], argument: str) -> TextColumn:
         position = next(i for i, text in enumerate(strings) if any(0xD800 <= ord(c) < 0xE000 for c in text))
         raise _no_text(argument, position) from None
     except TypeError:
-        pass
+        if set(map(type, strings)) <= {bytes, np.bytes_}:
+            return _joined(b"\0".join(strings), strings)
     odd = next((text for text in strings if not isinstance(text, str | bytes)), None)
     if odd is not None:
         raise DTypeError(
