@@ -166,3 +166,16 @@ def test_only_what_rules_need_is_kept() -> None:
     data = DATA.clone().requires_grad_()
     result = rt.sparse_segment_sum(data, IDS, BAGS)
     assert {x.data_ptr() for x in result.grad_fn.saved_tensors} == {IDS.data_ptr(), BAGS.data_ptr()}
+
+
+@PATHS
+@pytest.mark.usefixtures("path")
+@pytest.mark.parametrize(
+    "ids",
+    [torch.tensor([0, 2, 9]), torch.tensor([0.0, 2.0, 2.0]), torch.tensor([[0, 2, 2]])],
+    ids=["far", "real", "rank"],
+)
+def test_tensors_on_the_cpu_are_not_sent_there(ids: Any) -> None:
+    with pytest.raises(rowgrad.RowgradError) as caught:
+        rt.sparse_segment_sum(DATA, ids, BAGS)
+    assert "indices" in str(caught.value) and ".cpu()" not in str(caught.value)

@@ -78,11 +78,14 @@ def _shaped(operator: Operator, values: tuple[Any, ...]) -> list[Any]:
 
 def device_kernel(operator: Operator) -> Callable[..., Any]:
     """`operator` on tensors of any device: there, if it has a portable form, else on the CPU and back."""
-    path = paths.PATHS.get(operator.name)
+    path, elsewhere = paths.PATHS.get(operator.name), _by_way_of_cpu(operator)
     if path is None:
-        return _by_way_of_cpu(operator)
+        return elsewhere
 
     def kernel(*values: Any, **given: Any) -> Any:
+        for fitter, value in zip(operator.fitters, values, strict=True):
+            if isinstance(value, torch.Tensor) and str(value.dtype).removeprefix("torch.") not in fitter.names:
+                return elsewhere(*values, **given)  # a type that is converted, or refused
         return paths.call(operator, path, values, settings(operator, given) if operator.attributes else {})
 
     return kernel
