@@ -24,6 +24,8 @@ Array = np.ndarray[Any, Any]
 # A small call, one that sorts, and one that several threads share.
 REPEATS = (1, 40, 8000)
 HOME = os.getpid()
+# Sizes of the results of pages' operators are no addresses, and results that take most of the memory are no mistake.
+SIZES = ("shape", "dims")
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,10 @@ def of_operator(operator: Operator, repeats: int, id_dtype: Any = np.int64) -> T
     ids = tuple(
         fitter.pin.name
         for fitter in operator.fitters
-        if fitter.is_ids and not fitter.pin.many and np.ndim(args[fitter.pin.name])
+        if fitter.is_ids
+        and not fitter.pin.many
+        and np.ndim(args[fitter.pin.name])
+        and (operator.module == "raw_ops" or fitter.pin.name not in SIZES)
     )
     return Target(f"{operator.name} x{repeats}", args, ids, run, "out" in operator.options)
 

@@ -111,7 +111,7 @@ def test_a_missing_peer_is_named_with_its_package(installed):
         "hint: pip install fbgemm-gpu-cpu; or leave --peers out, to measure beside what is installed.",
     ]
     everyone = invoke("--peers", "all")
-    assert everyone.stderr.startswith("error: --peers: FBGEMM, TensorFlow are not installed.")
+    assert everyone.stderr.startswith("error: --peers: FBGEMM, TensorFlow, SciPy are not installed.")
 
 
 def test_peers_are_those_installed_unless_named(installed):
@@ -126,7 +126,7 @@ def test_an_unknown_peer(name):
     result = invoke("--peers", name)
     assert result.exit_code == 2
     assert "is no peer" in result.stderr
-    assert "hint: there are torch, fbgemm, tensorflow; or write all, or none." in result.stderr
+    assert "hint: there are torch, fbgemm, tensorflow, scipy; or write all, or none." in result.stderr
 
 
 def test_no_such_case():

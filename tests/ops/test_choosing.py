@@ -142,3 +142,22 @@ def test_random_numbers_are_reproducible_and_distributed_as_they_should(name: st
     for wrong in (([2], [1]), ([-1], [1, 2]), ([2], [[1, 2]])):
         with pytest.raises(RowgradError):
             draw(*wrong)
+
+
+def test_the_dimension_of_one_hot_goes_where_it_is_wanted() -> None:
+    indices = np.array([[1, 0, 2], [-1, 3, 1]], np.int32)
+    last = OPERATORS["OneHot"](indices, 3, 5.0, -1.0)
+    for axis in (-1, 0, 1, 2):
+        found = OPERATORS["OneHot"](indices, 3, 5.0, -1.0, axis=axis)
+        assert found.tolist() == np.moveaxis(last, -1, axis).tolist()
+    with pytest.raises(RowgradError, match=r"axis is 3; it must be -1 or in \[0, 2\]"):
+        OPERATORS["OneHot"](indices, 3, 5.0, -1.0, axis=3)
+
+
+def test_arrays_that_do_not_broadcast_are_not_equal_if_that_is_no_error() -> None:
+    x, y = np.ones(2), np.ones(3)
+    assert OPERATORS["Equal"](x, y, incompatible_shape_error=False).tolist() is False
+    assert OPERATORS["NotEqual"](x, y, incompatible_shape_error=False).tolist() is True
+    assert OPERATORS["Equal"](x, x, incompatible_shape_error=False).tolist() == [True, True]
+    with pytest.raises(RowgradError):
+        OPERATORS["Equal"](x, y)

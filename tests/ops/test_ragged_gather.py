@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import rowgrad
 from rowgrad import raw_ops
+from rowgrad._ops import OPERATORS
 from rowgrad._ops.ragged_tensor import RaggedTensor
 
 ROWS = st.lists(st.lists(st.lists(st.integers(-9, 9), max_size=3), max_size=3), min_size=1, max_size=5)
@@ -31,6 +32,18 @@ def test_rows_are_those_of_lists(rows: list[list[list[int]]], data: st.DataObjec
 def test_one_row_alone() -> None:
     found = raw_ops.RaggedGather([[0, 2, 2, 3]], [1.0, 2.0, 3.0], 0, OUTPUT_RAGGED_RANK=0)
     assert (found.output_nested_splits, found.output_dense_values.tolist()) == ([], [1.0, 2.0])
+
+
+def test_the_blocks_give_its_parts() -> None:
+    nested, indices = [np.array([0, 2, 3]), np.array([0, 1, 1, 4])], np.array([1, 0, 1])
+    whole = raw_ops.RaggedGather(nested, np.arange(4.0), indices, OUTPUT_RAGGED_RANK=2)
+    for level, splits in enumerate(whole.output_nested_splits):
+        found = OPERATORS["RaggedGatherSplits"](nested, np.arange(4.0), indices, level=level)
+        assert found.tolist() == splits.tolist()
+    values, positions = OPERATORS["RaggedGatherValues"](nested, np.arange(4.0), indices)
+    assert values.tolist() == whole.output_dense_values.tolist() == positions.tolist()
+    with pytest.raises(rowgrad.OutOfRangeError, match="level"):
+        OPERATORS["RaggedGatherSplits"](nested, np.arange(4.0), indices, level=2)
 
 
 def test_indices_of_several_dimensions() -> None:

@@ -59,7 +59,7 @@ def test_a_watched_input_is_named(operator: Operator) -> None:
     example = operator.example
     given = dict(zip(example.inputs, operator._fit(tuple(example.inputs[pin.name] for pin in operator.inputs)),
                      strict=True))  # fmt: skip
-    function = getattr(raw_ops, operator.name)
+    function = getattr(raw_ops, operator.raw_name)
     with tf.GradientTape() as tape:
         for name, value in given.items():
             parts = value if isinstance(value, tuple) else (value,)

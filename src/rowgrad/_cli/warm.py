@@ -22,7 +22,7 @@ from rowgrad._ops.attributes import check_attributes
 from rowgrad._ops.enlarged import backwards, enlarged, entries, first_accepted, has_rows
 from rowgrad._ops.order import LARGE_CALL
 from rowgrad._ops.results import RowGradient
-from rowgrad._runtime import dtypes
+from rowgrad._runtime import checksums, dtypes
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError
 from rowgrad.optim import from_dict
@@ -47,6 +47,7 @@ def tasks() -> list[tuple[str, Callable[[], Any]]]:
         found += [(f"{name} {dtype}", partial(_optimize, name, dtypes.NUMPY[dtype])) for dtype in dtypes.FLOATS]
         found += [(f"{name} float32, {width} wide", partial(_optimize, name, dtypes.NUMPY["float32"], width))
                   for width in WIDTHS]  # fmt: skip
+    found.append(("checksums", partial(checksums.crc32c, bytes(checksums.FEW + 1))))
     found += [(f"routing {dtype}", partial(_route, dtypes.NUMPY[dtype])) for dtype in dtypes.IDS]
     if util.find_spec("torch") is not None:
         found += import_module("rowgrad.torch._warm").tasks(WIDTHS, USUAL)

@@ -241,22 +241,30 @@ def _filled_rows(level: _Level, values: Array, default_value: Array, sizes: list
 
 
 def _places(op: Any, d_result: Any, values: Any, row_partition_tensors: Any, row_partition_types: Any) -> Any:
-    """The number of the value at each place of the result, -1 where it was filled."""
+    """The number of the value at each place of the result, -1 where it was filled, as a vector."""
     inner = op.Sub(op.Size(op.Shape(values)), 1)
     shape = op.Slice(op.Shape(d_result), [0], op.Reshape(op.Sub(op.Size(op.Shape(d_result)), inner), [1]))
-    return op.RaggedTensorToTensor(shape, op.Range(0, op.rows(values), 1), -1, list(row_partition_tensors),
-                                   row_partition_types=row_partition_types)  # fmt: skip
+    places = op.RaggedTensorToTensor(shape, op.Range(0, op.rows(values), 1), -1, list(row_partition_tensors),
+                                     row_partition_types=row_partition_types)  # fmt: skip
+    return op.Reshape(places, [-1])
 
 
 def _value_gradient(op: Any, d_result: Any, values: Any, row_partition_tensors: Any, row_partition_types: Any) -> Any:
     places = _places(op, d_result, values, row_partition_tensors, row_partition_types)
-    return op.UnsortedSegmentSum(d_result, places, op.rows(values))  # which drops what is negative
+    # A negative number is left out.
+    return op.UnsortedSegmentSum(_in_rows(op, d_result, values), places, op.rows(values))
+
+
+def _in_rows(op: Any, d_result: Any, values: Any) -> Any:
+    """A gradient of the result with a row for each place, as values have one for each value."""
+    return op.Reshape(d_result, op.Concat([[-1], op.Slice(op.Shape(values), [1], [-1])], 0))
 
 
 def _default_gradient(op: Any, d_result: Any, values: Any, default_value: Any, row_partition_tensors: Any,
                       row_partition_types: Any) -> Any:  # fmt: skip
     places = _places(op, d_result, values, row_partition_tensors, row_partition_types)
-    total = op.ReduceSum(op.UnsortedSegmentSum(d_result, op.Sub(-1, places), 1), 0)  # -1 becomes 0, others negative
+    rows = _in_rows(op, d_result, values)
+    total = op.ReduceSum(op.UnsortedSegmentSum(rows, op.Sub(-1, places), 1), 0)  # -1 becomes 0, others negative
     axes = op.BroadcastGradientArgs(op.Shape(default_value), op.Shape(total)).r0
     return op.Reshape(op.ReduceSum(total, axes), op.Shape(default_value))
 

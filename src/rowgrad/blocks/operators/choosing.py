@@ -30,6 +30,30 @@ def _compare(function: Callable[..., Any], x: Array, y: Array) -> Array:
     return result
 
 
+def _compare_any(function: Callable[..., Any], x: Array, y: Array, *, incompatible_shape_error: bool = True) -> Array:
+    """Equal or NotEqual; arrays of shapes that do not broadcast are not equal, unless that is an error."""
+    if not incompatible_shape_error and not _broadcasts(x.shape, y.shape):
+        return np.array(function is np.not_equal)
+    return _compare(function, x, y)
+
+
+def _broadcasts(*shapes: tuple[int, ...]) -> bool:
+    try:
+        np.broadcast_shapes(*shapes)
+    except ValueError:
+        return False
+    return True
+
+
+def _compared(shapes: Known, values: Known, attributes: Any) -> Result:
+    if attributes.get("incompatible_shape_error", True):
+        return _broadcasting(shapes, values, attributes)
+    try:
+        return _broadcasting(shapes, values, attributes)
+    except InvalidArgumentError:
+        return {"z": ()}
+
+
 def _larger(function: Callable[..., Any], x: Array, y: Array) -> Array:
     result = fresh(ask(_broadcasting, {"x": x, "y": y}), x.dtype)
     with np.errstate(all="ignore"):
@@ -101,17 +125,16 @@ def _without_dimension(shapes: Known, values: Known, _: Any) -> Result:
     return {"output": tuple(size for d, size in enumerate(before) if d != axis)}
 
 
-def _one_hot(indices: Array, depth: int, on_value: Array, off_value: Array) -> Array:
+def _one_hot(indices: Array, depth: int, on_value: Array, off_value: Array, *, axis: int = -1) -> Array:
     given = {"indices": indices, "depth": depth, "on_value": on_value, "off_value": off_value}
-    shape = ask(_with_depth, given)
-    result = fresh(shape, on_value.dtype)
+    result = fresh(ask(_with_depth, given, axis=axis), on_value.dtype)
     result[...] = off_value
-    places = np.arange(shape[-1], dtype=np.int64)
-    np.copyto(result, on_value, where=indices[..., None] == places)
+    last = np.moveaxis(result, axis, -1)
+    np.copyto(last, on_value, where=indices[..., None] == np.arange(last.shape[-1], dtype=np.int64))
     return result
 
 
-def _with_depth(shapes: Known, values: Known, _: Any) -> Result:
+def _with_depth(shapes: Known, values: Known, attributes: Any) -> Result:
     for name in ("depth", "on_value", "off_value"):
         of_rank(name, shapes.get(name), 0)
     depth = int(values["depth"]) if "depth" in values else None
@@ -119,7 +142,14 @@ def _with_depth(shapes: Known, values: Known, _: Any) -> Result:
         raise InvalidArgumentError(f"depth is {depth}; it must not be negative.", code="negative", argument="depth",
                                    value=depth)  # fmt: skip
     before = shapes.get("indices")
-    return {"output": None if before is None else (*before, depth)}
+    if before is None:
+        return {"output": None}
+    axis = attributes.get("axis", -1)
+    if not -1 <= axis <= len(before):
+        raise InvalidArgumentError(f"axis is {axis}; it must be -1 or in [0, {len(before)}].", code="out-of-range",
+                                   argument="axis", value=axis)  # fmt: skip
+    place = len(before) if axis == -1 else axis
+    return {"output": (*before[:place], depth, *before[place:])}
 
 
 def _fill(dims: Array, value: Array) -> Array:
@@ -175,8 +205,12 @@ for _name, _row in COMPARISONS.items():
     _declare(
         name=_name, summary=_row.summary, inputs=(X, Y), outputs=(Pin("z", "bool", "[...]", Z),),
         types={"T": (*NUMBERS, "bool") if _same else REALS}, formula=_row.formula,
-        errors=(NO_BROADCAST, WRONG_TYPE, TOO_LARGE), compute=partial(_compare, _row.function),
-        example=Example({"x": [1.0, 2.0, 3.0], "y": [2.0]}, {"z": _row.result}), shape_rule=_broadcasting,
+        errors=(NO_BROADCAST, WRONG_TYPE, TOO_LARGE),
+        compute=partial(_compare_any if _same else _compare, _row.function),
+        attributes=(Attribute("incompatible_shape_error", True, "Whether shapes must broadcast; else, arrays whose "
+                              "shapes do not are not equal."),) * _same,
+        example=Example({"x": [1.0, 2.0, 3.0], "y": [2.0]}, {"z": _row.result}),
+        shape_rule=_compared if _same else _broadcasting,
         notes="NaN is equal to nothing, and neither less nor larger than anything.",
     )  # fmt: skip
 for _name, _row in {
@@ -384,13 +418,14 @@ _declare(
         Pin("on_value", "T", "[]", "The value at the index."),
         Pin("off_value", "T", "[]", "The value elsewhere."),
     ),
-    outputs=(Pin("output", "T", "[...]", "The indices with a last dimension of size depth."),),
+    outputs=(Pin("output", "T", "[...]", "The indices with one more dimension, of size depth."),),
     types={"T": PLAIN, "TI": IDS},
     formula="output[…, j] = on_value if indices[…] = j, else off_value",
-    errors=("InvalidArgumentError: depth is negative, or depth, on_value or off_value is not a scalar", WRONG_TYPE,
-            TOO_LARGE),
+    errors=("InvalidArgumentError: depth is negative, or depth, on_value or off_value is not a scalar",
+            "InvalidArgumentError: axis is not -1, nor one of the dimensions of the result", WRONG_TYPE, TOO_LARGE),
     cost="O(elements of the result).",
     compute=_one_hot,
+    attributes=(Attribute("axis", -1, "Where the new dimension comes; -1 is the last place.", "int"),),
     example=Example({"indices": [1, 0], "depth": 3, "on_value": 1.0, "off_value": 0.0},
                     {"output": [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]}),
     shape_rule=_with_depth,
