@@ -10,7 +10,8 @@ TENSORFLOW ?= tensorflow-cpu==2.21.0
 # Whom `make bench` measures against, and what draws its picture.
 PEERS ?= $(TENSORFLOW) torch==2.13.0 fbgemm-gpu-cpu==1.8.0 scipy matplotlib
 
-# Two test processes, each with whole files, the long ones first; `make test PARALLEL=` runs all tests in one.
+# Two test processes, each with whole files, in the order of the tree: the longest ones come early there.
+# `make test PARALLEL=` runs all tests in one.
 PARALLEL ?= -n 2 --dist loadfile --no-loadscope-reorder
 
 SOURCES := pyproject.toml $(shell find src -name '*.py' -o -name '*.pyi')
