@@ -160,6 +160,7 @@ def test_a_page_dropped_on_the_window_opens(desk: Desk) -> None:
 def test_what_is_no_page_is_refused_when_it_is_dropped(desk: Desk) -> None:
     desk.expected = ["400"]
     desk.add("Neg")
+    expect(desk.status).to_contain_text("Added Neg")
     drop(desk, "broken.page.json", b'{"rowgrad_page": 1, "blocks": [{"id": "x", "op": "NoSuchOperator"}]}')
     expect(desk.status).to_contain_text("NoSuchOperator")
     expect(desk.block("Neg")).to_be_visible()
