@@ -65,8 +65,7 @@ def differentiated(operator: Operator) -> set[str]:
 
 
 DIFFERENTIABLE = [operator for operator in OPERATORS.values() if operator.gradient]
-# Where it clips, ClipByValue gives a limit, and limits have no gradient.
-LINEAR = [operator for operator in DIFFERENTIABLE if is_linear(operator) and operator.name != "ClipByValue"]
+LINEAR = [operator for operator in DIFFERENTIABLE if is_linear(operator)]
 ALL = pytest.mark.parametrize("operator", DIFFERENTIABLE, ids=[operator.name for operator in DIFFERENTIABLE])
 
 

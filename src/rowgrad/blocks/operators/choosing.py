@@ -445,6 +445,19 @@ _declare(
     shape_rule=_filled,
     gradient={"value": lambda op, d_output: op.ReduceSum(d_output, op.Range(0, op.Size(op.Shape(d_output)), 1))},
 )  # fmt: skip
+
+
+def _is_low(op: Any, t: Any, clip_value_min: Any, clip_value_max: Any) -> Any:
+    """Where clip_value_min is what comes out; it is the last word where it is the larger limit."""
+    return op.Less(op.Minimum(t, clip_value_max), clip_value_min)
+
+
+def _where_limited(op: Any, d_output: Any, limited: Any) -> Any:
+    """The gradient to a limit: the sum over the elements that became it."""
+    flowing = op.SelectV2(limited, d_output, op.ZerosLike(d_output))
+    return op.ReduceSum(flowing, op.Range(0, op.Size(op.Shape(flowing)), 1))
+
+
 _declare(
     name="ClipByValue",
     summary="Elements below a least value become that, those above a largest value become that.",
@@ -461,9 +474,20 @@ _declare(
     example=Example({"t": [-3.0, 0.5, 2.0], "clip_value_min": -1.0, "clip_value_max": 1.0},
                     {"output": [-1.0, 0.5, 1.0]}),
     shape_rule=_clipped,
-    gradient={"t": lambda op, d_output, t, clip_value_min, clip_value_max: op.SelectV2(
-        op.LogicalOr(op.Less(t, clip_value_min), op.Greater(t, clip_value_max)), op.ZerosLike(d_output), d_output)},
-    notes="There is no gradient to the limits.",
+    gradient={
+        "t": lambda op, d_output, t, clip_value_min, clip_value_max: op.SelectV2(
+            op.LogicalOr(_is_low(op, t, clip_value_min, clip_value_max), op.Greater(t, clip_value_max)),
+            op.ZerosLike(d_output), d_output,
+        ),
+        "clip_value_min": lambda op, d_output, t, clip_value_min, clip_value_max: _where_limited(
+            op, d_output, _is_low(op, t, clip_value_min, clip_value_max)
+        ),
+        "clip_value_max": lambda op, d_output, t, clip_value_min, clip_value_max: _where_limited(
+            op, d_output, op.LogicalAnd(
+                op.Greater(t, clip_value_max), op.LogicalNot(_is_low(op, t, clip_value_min, clip_value_max))
+            ),
+        ),
+    },
 )  # fmt: skip
 _declare(
     name="StopGradient",
