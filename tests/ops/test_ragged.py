@@ -32,24 +32,6 @@ def test_to_sparse_and_to_dense(rows: list[list[int]]) -> None:
     assert cut.tolist() == [[*row, -1, -1][:2] for row in rows]
 
 
-@given(rows=ROWS, size=st.integers(0, 8), weighted=st.booleans())
-def test_counts(rows: list[list[int]], size: int, weighted: bool) -> None:
-    values, splits = split(rows)
-    weights = np.linspace(0.1, 3, values.size).astype(np.float32) if weighted else np.zeros(0, np.float32)
-    expected = np.zeros((len(rows), 10), np.float32)
-    for number, (row, value) in enumerate(zip(np.repeat(np.arange(len(rows)), np.diff(splits)), values, strict=True)):
-        expected[row, value] += weights[number] if weighted else 1
-    found = raw_ops.RaggedBincount(splits, values, size, weights)
-    np.testing.assert_array_equal(found, expected[:, :size])
-    if rows:
-        sparse = raw_ops.RaggedCountSparseOutput(splits, values, weights, binary_output=False)
-        dense = np.zeros((len(rows), 10), np.float32)
-        dense[tuple(sparse.output_indices.T)] = sparse.output_values
-        np.testing.assert_array_equal(dense, expected)
-        order = [tuple(index) for index in sparse.output_indices.tolist()]
-        assert order == sorted(set(order))
-
-
 def test_ranges() -> None:
     found = raw_ops.RaggedRange([0.0, 1.0], [1.0, 0.0], [0.25, -0.5])
     assert found.rt_nested_splits.tolist() == [0, 4, 6]
@@ -157,11 +139,6 @@ def test_repr_is_short() -> None:
         lambda: raw_ops.RaggedRange([1], [2], [0]),
         lambda: raw_ops.RaggedRange([1, 2], [2], [1]),
         lambda: raw_ops.RaggedRange(0.0, float("inf"), 1.0),
-        lambda: raw_ops.RaggedBincount([0, 1], [-1], 3, np.zeros(0, np.float32)),
-        lambda: raw_ops.RaggedBincount([0, 2], [1, 1], 3, np.ones(1, np.float32)),
-        lambda: raw_ops.RaggedBincount([0, 1], [1], -1, np.zeros(0, np.float32)),
-        lambda: raw_ops.RaggedCountSparseOutput([0], np.zeros(0, np.int64), np.zeros(0), binary_output=False),
-        lambda: raw_ops.RaggedCountSparseOutput([0, 1], [1], np.zeros(0), binary_output=False, minlength=-2),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_refused(call: Any) -> None:

@@ -32,6 +32,7 @@ FAMILIES = {
     "hashing": "Hashes and joins of text",
     "cross": "Crossed features",
     "ragged": "Ragged tensors",
+    "ragged_counts": "Counting in the rows of ragged tensors",
     "ragged_gather": "Rows of ragged tensors",
     "sparse_dense": "From sparse to dense",
 }

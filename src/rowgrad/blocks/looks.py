@@ -65,6 +65,7 @@ TINTS: dict[str, Tint] = {
     "segments": Tint("#dbe9dc", "#86a98a"),
     "segments_grad": Tint("#f5e2d6", "#c39a83"),
     "serialize": Tint("#e8e8dc", "#a5a58c"),
+    "ragged_counts": Tint("#e6ece0", "#9aab8c"),
     "ragged_gather": Tint("#dcebea", "#86aaa8"),
     "reorder": Tint("#e9e4f0", "#a396b8"),
     "sparse_reduce": Tint("#e2eaf3", "#8fa6c2"),
