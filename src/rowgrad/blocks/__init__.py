@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rowgrad.blocks import raw_ops
-    from rowgrad.blocks._session import Session, Snapshot
+    from rowgrad.blocks._kept import Snapshot
+    from rowgrad.blocks._session import Session
     from rowgrad.blocks._training import OPTIMIZERS
     from rowgrad.blocks.groups import Group, GroupPins
     from rowgrad.blocks.inference import Signal
@@ -39,7 +40,8 @@ _MODULES = {
     "groups": ("Group", "GroupPins"),
     "page": ("Gradients", "Page"),
     "results": ("BlockResult", "History", "Progress", "Results"),
-    "_session": ("Session", "Snapshot"),
+    "_kept": ("Snapshot",),
+    "_session": ("Session",),
     "_training": ("OPTIMIZERS",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

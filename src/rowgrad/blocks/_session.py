@@ -8,16 +8,17 @@ is cancelled or fails changes nothing it should not. One session runs one thing 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import count
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import Array
 from rowgrad.blocks._batching import source
+from rowgrad.blocks._kept import Kept, Run, Snapshot, Variable, definition, frozen, same_bits
 from rowgrad.blocks._work import WORK, check_array, file_state
 from rowgrad.blocks.batches import ROWS, TEST, TRAIN, Batches, EndOfData
 from rowgrad.blocks.literals import literal
@@ -27,38 +28,6 @@ from rowgrad.blocks.results import DONE, FAILED, SKIPPED, WAITING, BlockResult, 
 from rowgrad.errors import PageError, RowgradError
 
 Report = Callable[[Progress], None]
-
-
-@dataclass(eq=False)
-class _Kept:
-    """A result, and what it was made of: if that is the same again, it holds."""
-
-    result: BlockResult
-    made_of: tuple[Any, ...]
-    stamp: int
-
-
-@dataclass
-class _Variable:
-    value: Array
-    stamp: int
-    initial: tuple[Any, ...]  # what the initial value was made of
-    before: int = 0  # the stamp of the value that the step which made this one has seen
-
-
-class Snapshot(NamedTuple):
-    """The variables of a session at one moment, and the number of the batch that it is at."""
-
-    variables: Mapping[str, Array]
-    batch: int = 0
-
-
-@dataclass
-class _Run:
-    """One step: what has become of each block, as it was then."""
-
-    states: dict[str, BlockResult] = field(default_factory=dict)
-    seen: dict[str, Any] = field(default_factory=dict)
 
 
 class Session:
@@ -86,13 +55,13 @@ class Session:
     def __init__(self, page: Page) -> None:
         self.page = page
         self._seen = page  # the page as it was when what is running now began
-        self._kept: dict[str, _Kept] = {}
-        self._variables: dict[str, _Variable] = {}
+        self._kept: dict[str, Kept] = {}
+        self._variables: dict[str, Variable] = {}
         self._feeds: dict[str, tuple[Array, int]] = {}
         self._stamps = count(1)
         self._lock = threading.RLock()
         self._cancel = threading.Event()
-        self._walk: _Run | None = None  # the run that `step` is in
+        self._walk: Run | None = None  # the run that `step` is in
         self._batch = 0  # the number of the batch that blocks get
         self._used = False  # whether a step has been made with it, so that the next one gets the next
         self._split = TRAIN
@@ -148,7 +117,7 @@ class Session:
             order = self._seen.order()
             if self._walk is None:
                 self._next_batch()
-            walk = self._walk = self._walk or _Run()
+            walk = self._walk = self._walk or Run()
             fresh = self._fresh(order)
             for id in order:
                 if not self._is_due(walk, id, fresh):
@@ -160,10 +129,10 @@ class Session:
             self._used = True
             return None
 
-    def _is_due(self, walk: _Run, id: str, fresh: set[str]) -> bool:
+    def _is_due(self, walk: Run, id: str, fresh: set[str]) -> bool:
         """Whether a block has to be visited, given that those before it have not."""
         block = self._seen[id]
-        if id not in walk.states or walk.seen[id] != _definition(block):
+        if id not in walk.states or walk.seen[id] != definition(block):
             return True
         status = walk.states[id].status
         if status == DONE:
@@ -175,7 +144,7 @@ class Session:
                 return False
         return self._can_run(walk, block) == (status == SKIPPED)
 
-    def _can_run(self, walk: _Run, block: Block) -> bool:
+    def _can_run(self, walk: Run, block: Block) -> bool:
         return all(walk.states[wire.block].status == DONE for _, wire in block.wires())
 
     def loop(
@@ -302,8 +271,8 @@ class Session:
                     raise PageError("there is no such variable on the page.", block=id, code="unknown-block")
                 signal = page.signal(f"{id}:ref")
                 check_array(id, "ref", value, signal.dtype, signal.shape, {})
-                value = _frozen(np.array(value)) if value.flags.writeable else value
-                new[id] = _Variable(value, next(self._stamps), self._initial(page[id]))
+                value = frozen(np.array(value)) if value.flags.writeable else value
+                new[id] = Variable(value, next(self._stamps), self._initial(page[id]))
             self._variables = {**self._variables, **new}
             self._batch, self._used = snapshot.batch, False
 
@@ -358,7 +327,7 @@ class Session:
                     check_array(id, "output", array, signal.dtype, signal.shape, sizes)
         for id, array in new.items():
             before = self._feeds.get(id)
-            if before is None or not _same_bits(before[0], array):
+            if before is None or not same_bits(before[0], array):
                 self._feeds[id] = (array, next(self._stamps))
 
     def _plan(self, fetches: Any) -> tuple[list[str], list[str]]:
@@ -386,7 +355,7 @@ class Session:
     # Inside: one step
 
     def _step(self, wanted: list[str], order: list[str], progress: Report | None, step: int, steps: int) -> Results:
-        run = _Run()
+        run = Run()
         for done, id in enumerate(order):
             if self._cancel.is_set():
                 return Results({id: run.states.get(id, self._waiting(id)) for id in wanted}, cancelled=True)
@@ -403,7 +372,7 @@ class Session:
     def _waiting(self, id: str) -> BlockResult:
         return BlockResult(id, self._seen[id].op, WAITING)
 
-    def _finish(self, run: _Run, order: list[str]) -> None:
+    def _finish(self, run: Run, order: list[str]) -> None:
         """Let the updates of a step take effect, all in one moment: whatever interrupts it, there is never half."""
         new = {}
         for block in map(self._seen.__getitem__, order):
@@ -413,19 +382,19 @@ class Session:
                     assert isinstance(source, Wire)
                     before = self._variables[source.block]
                     value = self._kept[block.id].result.outputs[output]
-                    new[source.block] = _Variable(value, next(self._stamps), before.initial, before.stamp)
+                    new[source.block] = Variable(value, next(self._stamps), before.initial, before.stamp)
         self._variables = {**self._variables, **new}
 
-    def _visit(self, run: _Run, id: str) -> bool:
+    def _visit(self, run: Run, id: str) -> bool:
         """Bring one block up to date: keep what holds, skip what cannot run, run the rest; whether anything changed."""
         block = self._seen[id]
-        run.seen[id] = _definition(block)
+        run.seen[id] = definition(block)
         for _, wire in block.wires():
             state = run.states[wire.block]
             if state.status != DONE:
                 root = state.needs if state.status == SKIPPED else wire.block
                 result = run.states[id] = BlockResult(id, block.op, SKIPPED, needs=root)
-                self._kept[id] = _Kept(result, (), next(self._stamps))
+                self._kept[id] = Kept(result, (), next(self._stamps))
                 return True
         begun = perf_counter()
         kept = self._kept.get(id)
@@ -438,13 +407,13 @@ class Session:
             if kept is None or not holds:
                 outputs = self._compute(block)
                 result = BlockResult(id, block.op, DONE, outputs, seconds=perf_counter() - begun)
-                kept = self._kept[id] = _Kept(result, made_of, next(self._stamps))
+                kept = self._kept[id] = Kept(result, made_of, next(self._stamps))
             run.states[id] = kept.result
             return not holds
         except Exception as error:  # whatever it is, it belongs to this block, and the others go on
             found = on_block(error, id, block.op)
             result = BlockResult(id, block.op, FAILED, error=found, seconds=perf_counter() - begun)
-            self._kept[id] = _Kept(result, made_of, next(self._stamps))
+            self._kept[id] = Kept(result, made_of, next(self._stamps))
             run.states[id] = result
             return True
 
@@ -454,7 +423,7 @@ class Session:
         Literals and attributes stand for themselves by identity: a page exchanges them when they change.
         """
         role = block.operator.role
-        parts: list[Any] = [*_definition(block)]
+        parts: list[Any] = [*definition(block)]
         parts += [self._kept[wire.block].stamp for _, wire in block.wires()]
         if role == "placeholder":
             parts.append(self._feeds.get(block.id, (None, 0))[1])
@@ -488,12 +457,12 @@ class Session:
                 fresh.add(id)
         return fresh
 
-    def _held_before(self, kept: _Kept, block: Block) -> bool:
+    def _held_before(self, kept: Kept, block: Block) -> bool:
         """Whether a variable is what it was made by the step whose results are kept."""
         held = self._variables[block.id]
         return held.initial == self._initial(block) and kept.made_of[-1:] == (held.before,)
 
-    def _holds(self, kept: _Kept, block: Block) -> bool:
+    def _holds(self, kept: Kept, block: Block) -> bool:
         try:
             return kept.made_of == self._made_of(block)
         except RowgradError:  # a file that may not be read any more
@@ -533,7 +502,7 @@ class Session:
             results = WORK[operator.role](self._seen, block, self._inputs(block))
         else:
             results = (self._variable(block).value if operator.role == "variable" else self._fed(block),)
-        return {pin.name: _frozen(np.asarray(result)) for pin, result in zip(operator.outputs, results, strict=True)}
+        return {pin.name: frozen(np.asarray(result)) for pin, result in zip(operator.outputs, results, strict=True)}
 
     def _next_batch(self) -> None:
         if self._used:
@@ -544,7 +513,7 @@ class Session:
         inputs = self._inputs(block)
         stamps = tuple(self._kept[wire.block].stamp for _, wire in block.wires())
         path = block.attributes.get("path")
-        key = (*_definition(block), stamps, None if path is None else file_state(self._seen, block, []))
+        key = (*definition(block), stamps, None if path is None else file_state(self._seen, block, []))
         known = self._batches.get(block.id)
         if known is None or known[0] != key:
             known = self._batches[block.id] = (key, source(self._seen, block, inputs))
@@ -558,13 +527,13 @@ class Session:
         check_array(block.id, "output", array, signal.dtype, signal.shape, {})
         return array
 
-    def _variable(self, block: Block) -> _Variable:
+    def _variable(self, block: Block) -> Variable:
         """The variable of `block`; its initial value, if the session has none yet or the page has changed it."""
         initial = self._initial(block)
         held = self._variables.get(block.id)
         if held is None or held.initial != initial:
             (value,) = self._inputs(block)
-            held = self._variables[block.id] = _Variable(_frozen(np.asarray(value)), next(self._stamps), initial)
+            held = self._variables[block.id] = Variable(frozen(np.asarray(value)), next(self._stamps), initial)
         return held
 
     def _initial(self, block: Block) -> tuple[Any, ...]:
@@ -575,36 +544,6 @@ class Session:
         while stack:
             id = stack.pop()
             if id not in drawn:
-                drawn[id] = _definition(self._seen[id])
+                drawn[id] = definition(self._seen[id])
                 stack.extend(wire.block for _, wire in self._seen[id].wires())
         return tuple(drawn.values())
-
-
-def _definition(block: Block) -> tuple[Any, ...]:
-    """What makes a block what it is, wherever it stands."""
-    return (block.op, _Same(block.inputs), _Same(block.attributes))
-
-
-class _Same:
-    """Compares by identity, and keeps what it compares alive, so that an identity is not used again."""
-
-    __slots__ = ("thing",)
-    __hash__ = None  # type: ignore[assignment]
-
-    def __init__(self, thing: Any) -> None:
-        self.thing = thing
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.thing is other.thing
-
-
-def _same_bits(left: Array, right: Array) -> bool:
-    if left.dtype != right.dtype or left.shape != right.shape:
-        return False
-    return left.tobytes() == right.tobytes() if left.dtype.kind != "O" else left.tolist() == right.tolist()
-
-
-def _frozen(array: Array) -> Array:
-    """`array`, which nobody may write to from now on: results are kept, and shared with those who ask."""
-    array.flags.writeable = False
-    return array
