@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -26,6 +27,9 @@ from optional import framework, missing
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Locator, Page
 
+    from rowgrad import blocks
+
+NUMBERS = count()  # of files
 ROOT = Path(__file__).parents[2]
 WEB = ROOT / "studio" / "web"
 CHROMIUM = "/usr/bin/chromium"
@@ -104,6 +108,17 @@ class Desk:
         """Go to the studio: an empty page, or ``open="a.page.json"``; and wait until it can be worked with."""
         self.page.goto(self.server.address(**query))
         return self.ready()
+
+    def show(self, page: "blocks.Page") -> "Desk":
+        """Open `page`, from a file of its own."""
+        name = f"{page.name}-{next(NUMBERS)}.page.json"
+        page.save(self.server.folder / name)
+        return self.open(open=name)
+
+    def skip_tour(self) -> "Desk":
+        """Send away what greets a new user, and may cover blocks."""
+        self.page.get_by_role("button", name="Skip the tour").click()
+        return self
 
     def ready(self) -> "Desk":
         """Wait until the page is there and the line to the server stands."""
@@ -190,8 +205,11 @@ class Desk:
         self.page.get_by_role("menuitem", name=re.compile(f"^{item}")).click()
 
     def run(self) -> None:
-        """Run the page, and wait for its end."""
+        """Run the page, and wait for its end, which is said again where the line tells of a run before."""
+        before = self.status.text_content()
         self.tool("Run").click()
+        said = "(before) => document.querySelector('[role=status]').textContent !== before"
+        self.page.wait_for_function(said, arg=before)
         expect(self.status).to_contain_text("Run finished")
 
     def tab_to(self, name: str, most: int = 200) -> None:

@@ -61,8 +61,7 @@ class Hand:
 
 
 def test_a_classifier_is_drawn_trained_and_evaluated_with_few_gestures(desks) -> None:
-    desk = desks(viewport={"width": 1920, "height": 1080}, reduced_motion="reduce").open()
-    desk.page.get_by_role("button", name="Skip the tour").click()
+    desk = desks(viewport={"width": 1920, "height": 1080}, reduced_motion="reduce").open().skip_tour()
     hand = Hand(desk)
     name = desk.page.evaluate("() => `tickets-${Date.now()}.csv`")
     hand.drop(name, _tickets())

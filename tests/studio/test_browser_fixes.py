@@ -17,12 +17,6 @@ BOXES = """(all) => all.map((one) => {
 })"""
 
 
-def _open(desk: Desk, page: Page) -> Desk:
-    name = f"fix-{next(NUMBERS)}.page.json"
-    page.save(desk.server.folder / name)
-    return desk.open(open=name)
-
-
 def _example(desk: Desk, name: str) -> Desk:
     for path in (ROOT / "examples" / "pages").glob("*.*"):
         if not path.name.endswith(".page.json"):
@@ -44,7 +38,7 @@ def _sums() -> Page:
 
 
 def test_ctrl_z_in_a_field_undoes_the_document(desks: Desks) -> None:
-    desk = _open(desks(), _sums())
+    desk = desks().show(_sums())
     for block, text in (("a", "[5, 6]"), ("b", "[7, 8]")):
         desk.field(block, "value").click()
         desk.page.keyboard.press("Control+a")
@@ -68,7 +62,7 @@ def test_ctrl_z_in_a_field_undoes_the_document(desks: Desks) -> None:
 
 
 def test_ctrl_z_drops_what_is_only_typed(desks: Desks) -> None:
-    desk = _open(desks(), _sums())
+    desk = desks().show(_sums())
     desk.type("b", "value", "[7, 8]")
     desk.field("a", "value").click()
     desk.page.keyboard.type("99")
@@ -81,7 +75,7 @@ def test_ctrl_z_drops_what_is_only_typed(desks: Desks) -> None:
 
 
 def test_undo_of_the_browser_is_undo_of_the_document(desks: Desks) -> None:
-    desk = _open(desks(), _sums())
+    desk = desks().show(_sums())
     desk.field("a", "value").click()
     desk.page.keyboard.press("Control+a")
     desk.page.keyboard.type("[5, 6]")
@@ -106,7 +100,7 @@ def test_undo_of_the_browser_is_undo_of_the_document(desks: Desks) -> None:
 
 
 def test_a_refused_edit_says_that_it_does_not_hold(desks: Desks) -> None:
-    desk = _open(desks(), _sums())
+    desk = desks().show(_sums())
     desk.type("a", "value", "[1, 2, oops]")
     field = desk.field("a", "value")
     expect(field).to_have_attribute("aria-invalid", "true")
@@ -126,7 +120,7 @@ def test_a_refused_edit_says_that_it_does_not_hold(desks: Desks) -> None:
 
 
 def test_what_the_server_refuses_is_listed_too(desks: Desks) -> None:
-    desk = _open(desks(), _sums())
+    desk = desks().show(_sums())
     desk.type("a", "value", "[1, 2, 3]")  # of another shape than b
     expect(desk.field("a", "value")).to_have_attribute("aria-invalid", "true")
     expect(desk.problems).to_contain_text("1 problem")
@@ -146,7 +140,7 @@ def test_numbers_are_rounded_and_never_cut(desks: Desks) -> None:
     page.add("Neg", "same", x="small", at=(400, 60))
     wide = np.full((2, 12), 1.23456e-05, np.float32)
     page.add("Neg", "wide", x=wide, at=(400, 400))
-    desk = _open(desks(), page)
+    desk = desks().show(page)
     desk.run()
     for block in ("same", "wide"):
         region = desk.result(block, "y")
@@ -173,7 +167,7 @@ def test_nan_and_infinities_are_flagged_and_counted(desks: Desks) -> None:
     page = Page("odd")
     page.add("Const", "x", value=np.array([0, -1, 1, 0], np.float32), at=(40, 60))
     page.add("Log", "log", x="x", at=(400, 60))
-    desk = _open(desks(), page)
+    desk = desks().show(page)
     expect(desk.problems).to_contain_text("No problems")
     desk.run()
     expect(desk.result("log", "y")).to_contain_text("1 NaN, 2 infinities")
@@ -231,7 +225,7 @@ def test_no_card_covers_another_and_nothing_is_stale_after_training(desks: Desks
 
 
 def test_a_change_makes_results_stale_until_they_run_again(desks: Desks) -> None:
-    desk = _open(desks(), _sums())
+    desk = desks().show(_sums())
     desk.run()
     desk.type("a", "value", "[5, 6]")
     expect(desk.block("sum").get_by_text("stale", exact=True).first).to_be_visible()
@@ -245,7 +239,7 @@ def test_nothing_is_under_the_overview_after_fit(desks: Desks) -> None:
     for column in range(3):
         for row in range(3):
             page.add("Const", f"c{column}{row}", value=[1.0], dtype="float32", at=(340 * column, 260 * row))
-    desk = _open(desks(reduced_motion="reduce"), page)
+    desk = desks(reduced_motion="reduce").show(page)
     assert _is_all_in_view(desk)
     desk.run()
     desk.tool("Fit").click()
@@ -253,7 +247,7 @@ def test_nothing_is_under_the_overview_after_fit(desks: Desks) -> None:
 
 
 def test_the_table_button_stays_under_the_pointer(desks: Desks) -> None:
-    desk = _open(desks(), _sums())
+    desk = desks().show(_sums())
     button = desk.page.get_by_role("button", name="Edit value of a as a table")
     before = middle(button)
     desk.field("a", "value").click()
@@ -267,7 +261,7 @@ def test_the_table_button_stays_under_the_pointer(desks: Desks) -> None:
 
 
 def test_the_status_line_forgets_an_error_when_something_works(desks: Desks) -> None:
-    desk = _open(desks(), _sums())
+    desk = desks().show(_sums())
     desk.type("a", "value", "[1, 2, 3]")
     expect(desk.status).to_contain_text("value of a")
     desk.type("a", "value", "[2, 2]")
@@ -300,7 +294,7 @@ def test_help_for_npz_files_names_what_is_taken(desk: Desk) -> None:
 
 
 def test_a_picture_tells_that_it_is_being_made(desks: Desks) -> None:
-    desk = _open(desks(), _sums())
+    desk = desks().show(_sums())
     desk.page.route("**/export?as=png", lambda route: desk.page.wait_for_timeout(400) or route.continue_())
     desk.tool("Export").click()
     with desk.page.expect_download() as download:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from itertools import count
 
 import pytest
 
@@ -10,15 +9,6 @@ from rowgrad.blocks import Page
 from studio.browser import Desk, expect, middle
 
 Desks = Callable[..., Desk]
-NUMBERS = count()
-
-
-def _open(desk: Desk, page: Page) -> Desk:
-    name = f"gesture-{next(NUMBERS)}.page.json"
-    page.save(desk.server.folder / name)
-    desk.open(open=name)
-    desk.page.get_by_role("button", name="Skip the tour").click()
-    return desk
 
 
 def _sums() -> Page:
@@ -40,7 +30,7 @@ def _wire(desk: Desk, source: str, target: str) -> tuple[float, float]:
 
 
 def test_the_end_of_a_wire_is_dragged_to_another_pin(desks: Desks) -> None:
-    desk = _open(desks(), _sums())
+    desk = desks().show(_sums()).skip_tour()
     desk.wire(desk.input("left", "x"), desk.input("right", "x"))
     expect(desk.status).to_contain_text("The wire from a:output now leads to right:x.")
     blocks = desk.blocks()
@@ -51,7 +41,7 @@ def test_the_end_of_a_wire_is_dragged_to_another_pin(desks: Desks) -> None:
 
 
 def test_the_end_of_a_wire_is_taken_beside_the_pin(desks: Desks) -> None:
-    desk = _open(desks(), _sums())
+    desk = desks().show(_sums()).skip_tour()
     x, y = middle(desk.input("left", "x"))
     desk.page.mouse.move(x - 18, y)
     desk.page.mouse.down()
@@ -67,14 +57,14 @@ def test_an_end_that_does_not_fit_stays_where_it_was(desks: Desks) -> None:
     page = _sums()
     page.add("Const", "words", value=["x"], dtype="string", at=(40, 480))
     page.add("StringToHashBucketFast", "hash", input="words", num_buckets=8, at=(400, 480))
-    desk = _open(desks(), page)
+    desk = desks().show(page).skip_tour()
     desk.wire(desk.input("hash", "input"), desk.input("right", "x"))
     expect(desk.status).to_contain_text("Not wired")
     assert desk.blocks()["hash"]["inputs"] == {"input": "words:output"}
 
 
 def test_an_end_dropped_on_nothing_takes_the_wire_away(desks: Desks) -> None:
-    desk = _open(desks(), _sums())
+    desk = desks().show(_sums()).skip_tour()
     x, y = middle(desk.input("left", "x"))
     desk.drag(desk.input("left", "x"), x - 40, y + 150)
     expect(desk.status).to_contain_text("Took away the wire to left:x.")
@@ -82,7 +72,7 @@ def test_an_end_dropped_on_nothing_takes_the_wire_away(desks: Desks) -> None:
 
 
 def test_a_wire_has_a_menu_and_reroute_points(desks: Desks) -> None:
-    desk = _open(desks(), _sums())
+    desk = desks().show(_sums()).skip_tour()
     desk.page.mouse.click(*_wire(desk, "a", "left"), button="right")
     menu = desk.page.get_by_role("menu", name="Wire from a:output to left:x")
     menu.get_by_role("menuitem", name="Add a reroute point").click()
@@ -112,7 +102,7 @@ def _middle_of_wire(desk: Desk, name: str) -> tuple[float, float]:
 
 
 def test_the_canvas_has_a_menu(desks: Desks) -> None:
-    desk = _open(desks(), _sums())
+    desk = desks().show(_sums()).skip_tour()
     desk.block("a").click(position={"x": 60, "y": 12})
     desk.page.keyboard.press("Control+c")
     expect(desk.status).to_contain_text("Copied a.")
@@ -131,7 +121,7 @@ def test_the_canvas_has_a_menu(desks: Desks) -> None:
 
 
 def test_cut_and_paste(desks: Desks) -> None:
-    desk = _open(desks(), _sums())
+    desk = desks().show(_sums()).skip_tour()
     desk.block("b").click(position={"x": 60, "y": 12})
     desk.page.keyboard.press("Control+x")
     expect(desk.block("b")).to_have_count(0)
@@ -141,7 +131,7 @@ def test_cut_and_paste(desks: Desks) -> None:
 
 
 def test_alt_drag_makes_a_copy(desks: Desks) -> None:
-    desk = _open(desks(), _sums())
+    desk = desks().show(_sums()).skip_tour()
     x, y = middle(desk.block("a").get_by_text("a", exact=True))
     desk.page.keyboard.down("Alt")
     desk.page.mouse.move(x, y)
@@ -156,7 +146,7 @@ def test_alt_drag_makes_a_copy(desks: Desks) -> None:
 
 
 def test_a_box_selects_and_several_blocks_are_edited_at_once(desks: Desks) -> None:
-    desk = _open(desks(), _sums())
+    desk = desks().show(_sums()).skip_tour()
     first, second = desk.block("a").bounding_box(), desk.block("b").bounding_box()
     assert first is not None and second is not None
     desk.page.keyboard.down("Shift")
@@ -204,7 +194,7 @@ def test_search_finds_what_people_mean(desk: Desk, typed: str, first: str) -> No
 
 
 def test_two_pages_as_tabs_with_copy_and_paste_between_them(desks: Desks) -> None:
-    desk = _open(desks(), _sums())
+    desk = desks().show(_sums()).skip_tour()
     tabs = desk.page.get_by_role("tablist", name="Pages")
     expect(tabs.get_by_role("tab")).to_have_count(1)
     desk.block("b").click(position={"x": 60, "y": 12})
