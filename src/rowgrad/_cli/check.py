@@ -16,7 +16,7 @@ def check(
     page: Annotated[Path, typer.Argument(metavar="PAGE", help="A page file.")],
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="List only what is wrong.")] = False,
 ) -> None:
-    """Check a page without running it: types and shapes on every wire, and pins that nothing is at."""
+    """Check a page without running it: types and shapes on every wire, and unconnected pins."""
     drawn = formats.load(page)
     console = show.output()
     if not quiet and len(drawn):

@@ -178,7 +178,7 @@ class Looking:
         return fed_first(blocks, lambda id: [wire.block for _, wire in blocks[id].wires()])
 
     def problems(self) -> list[PageError]:
-        """What keeps the page from running as a whole: pins that nothing is at, and files that are not there."""
+        """What keeps the page from running as a whole: unconnected pins and missing files."""
         found = [group.problem for group in self._groups.values() if group.problem is not None]
         for block in self:
             if (group := self._groups.get(block.group)) is not None and group.problem is not None:

@@ -57,7 +57,7 @@ class Block:
                     yield pin, item
 
     def missing(self) -> list[str]:
-        """The input pins that nothing is at."""
+        """The input pins with neither a wire nor a literal."""
         return [pin.name for pin in self.operator.inputs if pin.name not in self.inputs]
 
     def __str__(self) -> str:
@@ -86,7 +86,7 @@ def output_pin(block: Block, pin: str | None) -> str:
 
 
 def missing_input(block: Block, pin: str) -> PageError:
-    """The error of a pin that nothing is at."""
+    """The error of a pin with neither a wire nor a literal."""
     return PageError("nothing is wired to it, and no literal is typed in.", block=block.id, pin=pin,
                      code="missing-input", op=block.op)  # fmt: skip
 

@@ -1,8 +1,8 @@
 """Pages: blocks and wires, checked with every change.
 
 A page is always sound: what does not fit is refused when it is drawn, and the page stays as it was. A block may be
-incomplete, with pins that nothing is at yet; `problems` lists those. Blocks are immutable and are exchanged as a
-whole, so a session can run on what it has seen while the page goes on changing.
+incomplete, with unconnected pins; `problems` lists those. Blocks are immutable and are exchanged as a whole, so a
+session can run on what it has seen while the page goes on changing.
 
 What all of that rests on is `Core`; here is what is made of it, each in a module of its own.
 """
