@@ -170,5 +170,5 @@ def test_labels_as_numbers(dtype: Any) -> None:
     np.testing.assert_allclose(found.loss, expected.loss, rtol=1e-14)
     np.testing.assert_allclose(found.backprop, expected.backprop, rtol=1e-14)
     check("SparseSoftmaxCrossEntropyWithLogits", {"features": features, "labels": labels})
-    with pytest.raises(rowgrad.OutOfRangeError, match=r"labels\[1\] is 4;"):
+    with pytest.raises(rowgrad.OutOfRangeError, match=r"labels\[1\] is 4; .*0 to 3"):
         raw_ops.SparseSoftmaxCrossEntropyWithLogits(features, np.array([0, 4, 1, 1, 2], dtype))
