@@ -7,8 +7,8 @@ PYTHON ?= python3
 # What the tests compare with and pass arrays of; `make test FRAMEWORKS=` does without, and says what it skips.
 FRAMEWORKS ?= torch==2.13.0 fbgemm-gpu-cpu==1.8.0 jax optax flax equinox scipy matplotlib
 TENSORFLOW ?= tensorflow-cpu==2.21.0
-# Whom `make bench` measures against, and what draws its picture.
-PEERS ?= $(TENSORFLOW) torch==2.13.0 fbgemm-gpu-cpu==1.8.0 scipy matplotlib
+# Whom `make report` measures against, what draws its pictures, and what PyTorch's own cases and the attacks need.
+PEERS ?= $(TENSORFLOW) torch==2.13.0 fbgemm-gpu-cpu==1.8.0 scipy matplotlib lmdb rocksdict pandas polars expecttest pytest hypothesis
 
 # Two test processes, each with whole files, in the order of the tree: the longest ones come early there.
 # `make test PARALLEL=` runs all tests in one.
@@ -19,7 +19,7 @@ SOURCES := pyproject.toml $(shell find src -name '*.py' -o -name '*.pyi')
 STUDIO := studio/pyproject.toml studio/hatch_build.py studio/web/package-lock.json studio/web/build.mjs \
   $(shell find studio/src studio/web/src studio/web/static examples/pages -type f -not -name '*.pyc')
 
-.PHONY: run studio test quick test-oracle soak bench bench-scale lint docs clean
+.PHONY: run studio test quick test-oracle soak report bench lint docs site clean
 
 run: .venv/ready
 	.venv/bin/rowgrad run examples/pages/tour.page.json --svg tour.svg --force
@@ -27,8 +27,10 @@ run: .venv/ready
 studio: .venv-studio/ready
 	.venv-studio/bin/rowgrad studio $(PAGE)
 
+# In two parts: each process keeps the kernels and frameworks that its tests have loaded, many gigabytes in the end.
 test: .venv-test/ready
-	.venv-test/bin/python -m pytest $(PARALLEL) --ignore tests/oracle
+	.venv-test/bin/python -m pytest $(PARALLEL) --ignore tests/oracle --ignore tests/torch
+	.venv-test/bin/python -m pytest $(PARALLEL) tests/torch
 
 # The inner loop: the catalogue, every operator beside its plain loops with a few examples, errors, pages, documents.
 quick: .venv-test/ready
@@ -36,18 +38,19 @@ quick: .venv-test/ready
 	  tests/test_*.py tests/ops tests/blocks tests/cli tests/docs tests/optim tests/runtime
 
 test-oracle: .venv-oracle/ready
-	.venv-oracle/bin/python -m pytest tests/oracle
+	.venv-oracle/bin/python -m pytest $(PARALLEL) tests/oracle tests/keras
 	.venv-oracle/bin/python tests/record_golden.py --check
 
 soak: .venv-test/ready
 	cd tests && ../.venv-test/bin/python -m adversary.soak
 
-bench: .venv-bench/ready
-	cd benchmarks && ../.venv-bench/bin/python -m bench --peers all --json results.json --pictures ../docs/images
-	cd benchmarks && ../.venv-bench/bin/python -m bench.documents results.json ../docs/performance.md ../README.md
+# Measures what the documents state, and writes docs/report.md: two hours, on a quiet machine.
+# `make report PARTS="values scale"` runs some parts and keeps the figures of the others.
+report: .venv-bench/ready
+	cd benchmarks && ../.venv-bench/bin/python -m figures $(PARTS)
 
-bench-scale: .venv-bench/ready
-	.venv-bench/bin/python benchmarks/scale.py --write
+bench: .venv-bench/ready
+	cd benchmarks && ../.venv-bench/bin/python -m figures bench
 
 lint: .venv-lint/ready studio/web/node_modules/.package-lock.json
 	.venv-lint/bin/ruff check .
@@ -59,7 +62,12 @@ lint: .venv-lint/ready studio/web/node_modules/.package-lock.json
 docs: .venv-lint/ready
 	.venv-lint/bin/python docs/generate.py
 
+# The documentation as a site, in docs/_build/html; a warning is an error.
+site: .venv-test/ready
+	.venv-test/bin/python -m sphinx -b html -q --fail-on-warning --keep-going docs docs/_build/html
+
 clean:
+	rm -rf docs/_build docs/_generated
 	rm -rf studio/web/dist studio/web/node_modules studio/web/.tests
 	rm -rf .venv .venv-* build dist tour.svg .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -79,7 +87,7 @@ clean:
 
 .venv-test/ready: pyproject.toml studio/pyproject.toml Makefile
 	$(PYTHON) -m venv .venv-test
-	.venv-test/bin/python -m pip install --quiet -e '.[test]' -e './studio[test]' $(FRAMEWORKS)
+	.venv-test/bin/python -m pip install --quiet -e '.[test,site]' -e './studio[test]' $(FRAMEWORKS)
 	touch $@
 
 .venv-oracle/ready: pyproject.toml Makefile

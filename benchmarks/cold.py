@@ -7,6 +7,14 @@ frameworks does not.
     python benchmarks/cold.py                 # all cases: half an hour
     python benchmarks/cold.py --only Adam     # cases whose name contains this
     python benchmarks/cold.py --kernels       # and how long each kernel took to compile
+    python benchmarks/cold.py --json cold.json  # keep the times
+
+On a busy machine a survey of all cases by processor time shows which ones are worth a measurement. It writes a line for
+each case, and leaves out those that the file has already, so that it can be stopped and continued:
+
+    python benchmarks/cold.py --survey cold.jsonl --minutes 8
+    python benchmarks/cold.py --slowest 30 --survey cold.jsonl    # measure the slowest of them
+    python benchmarks/cold.py --survey cold.jsonl --json cold.json  # keep the processor times
 """
 
 import argparse
@@ -17,11 +25,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bench.machine import facts
 from rowgrad import optim
 from rowgrad._ops import OPERATORS, Operator
 from rowgrad._ops.attributes import check_attributes
@@ -204,28 +215,94 @@ class _Compilations:
         return found
 
 
+def survey(names: list[str], file: Path, minutes: float) -> None:
+    """Append the processor times of the cases that `file` does not have.
+
+    Cases are forked from a process that has loaded PyTorch but not Numba: loading PyTorch takes longer than a case.
+    """
+    import torch  # noqa: F401
+
+    known = {row["case"] for row in _surveyed(file)}
+    left, end = [name for name in names if name not in known], time.monotonic() + 60 * minutes
+    for number, name in enumerate(left):
+        if time.monotonic() > end:
+            print(f"{len(left) - number} of {len(names)} cases are left; run it again")
+            return
+        reading, writing = os.pipe()
+        with tempfile.TemporaryDirectory() as folder:
+            child = os.fork()
+            if child == 0:
+                os.close(reading)
+                os.dup2(writing, 1)
+                os.environ["ROWGRAD_CACHE_DIR"] = folder
+                code = 1
+                try:
+                    run_case(name, kernels=False)
+                    code = 0
+                finally:
+                    os._exit(code)
+            os.close(writing)
+            with open(reading) as lines:
+                rows = [json.loads(line) for line in lines]
+            failed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        with file.open("a") as kept:
+            calls = {row["call"]: round(row["cpu"], 2) for row in rows}
+            kept.write(json.dumps({"case": name, "failed": failed, "cpu": calls}) + "\n")
+    for row in _slowest(file)[:20]:
+        print(row["case"], row["cpu"], "failed" if row["failed"] else "")
+
+
+def _surveyed(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def _slowest(file: Path) -> list[dict[str, Any]]:
+    return sorted(_surveyed(file), key=lambda row: -max(row["cpu"].values(), default=LIMIT))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="cases whose name contains this; | separates several")
     parser.add_argument("--kernels", action="store_true", help="show how long each kernel took")
-    parser.add_argument("--cpu", action="store_true", help="judge by the time of the processor: on a busy machine")
+    parser.add_argument("--cpu", action="store_true", help="judge by processor time: on a busy machine")
+    parser.add_argument("--survey", type=Path, metavar="FILE", help="add processor times of all cases to this file")
+    parser.add_argument("--minutes", type=float, default=8.0, help="how long a survey may take")
+    parser.add_argument("--slowest", type=int, metavar="N", help="measure the N slowest cases of the survey")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the times to this file")
     parser.add_argument("--case", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.case:
         run_case(given.case, given.kernels)
         return
     names = [name for name in cases() if any(part.casefold() in name.casefold() for part in given.only.split("|"))]
-    over = []
-    for name in names:
+    if given.slowest:
+        names = [row["case"] for row in _slowest(given.survey) if row["case"] in names][: given.slowest]
+    is_survey = given.survey is not None and not given.slowest
+    if is_survey:
+        survey(names, given.survey, given.minutes)
+        found = {row["case"]: row["cpu"] for row in _surveyed(given.survey)}
+    else:
+        found = measure(names, given.kernels, given.cpu)
+    if given.json:
+        record = {"date": datetime.now(UTC).date().isoformat(), "machine": facts(), "limit": LIMIT, "of": len(cases()),
+                  "clock": "processor time" if is_survey or given.cpu else "time", "cases": found}  # fmt: skip
+        given.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def measure(names: list[str], kernels: bool, cpu: bool) -> dict[str, dict[str, float]]:
+    """Run each case in a process of its own, and print and give the seconds of its calls."""
+    over, found = [], {}
+    for number, name in enumerate(names, 1):
         with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, __file__, "--case", name, *(["--kernels"] if given.kernels else [])]
+            command = [sys.executable, __file__, "--case", name, *(["--kernels"] if kernels else [])]
             ended = subprocess.run(command, env={**os.environ, "ROWGRAD_CACHE_DIR": folder}, capture_output=True,
                                    text=True, check=False)  # fmt: skip
         rows = [json.loads(line) for line in ended.stdout.splitlines()]
-        times = [row["cpu" if given.cpu else "seconds"] for row in rows]
+        times = [row["cpu" if cpu else "seconds"] for row in rows]
         calls = ", ".join(f"{row['call']} {taken:.2f}" for row, taken in zip(rows, times, strict=True))
         mark = "OVER" if max(times, default=0.0) > LIMIT else ""
-        print(f"{name}: {calls} {mark}", flush=True)
+        print(f"{number}/{len(names)} {name}: {calls} {mark}", flush=True)
+        found[name] = {row["call"]: round(taken, 2) for row, taken in zip(rows, times, strict=True)}
         for row in rows:
             if row["kernels"]:
                 print("    ", row["call"], *(f"{kernel} {taken} s ({functions} functions)"
@@ -235,6 +312,7 @@ def main() -> None:
         if mark or ended.returncode:
             over.append(name)
     print(f"{len(names)} cases, {len(over)} above {LIMIT:g} s{': ' if over else ''}{', '.join(over)}")
+    return found
 
 
 if __name__ == "__main__":

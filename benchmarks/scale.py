@@ -1,8 +1,8 @@
-"""Sharded tables on 1, 2, 3 and 4 ranks of this machine: steps, bytes and seconds, beside the cost model.
+"""A sharded collection of 26 tables on 1, 2, 3 and 4 ranks of this machine: seconds and bytes, beside the cost model.
 
-Each rank has one thread and one core (the third and the fourth share them). The same batch is spread over more and more
-ranks: forward, backward, fused row-wise Adagrad on the owner. `--write` puts the figures into `benchmarks/scale.json`,
-`docs/images/scale.png` and, between markers, `docs/scale.md`.
+Each rank has a thread, a core (the third and the fourth share them) and a batch of its own; forward, backward, row-wise
+Adagrad. `--write` puts the figures into `benchmarks/scale.json`, `docs/images/scale.png` and, between markers,
+`docs/scale.md`; `--part` measures some of it, and keeps the rest of `scale.json`.
 
     python benchmarks/scale.py --write
 """
@@ -12,219 +12,118 @@ import json
 import multiprocessing
 import os
 import platform
+import resource
 import statistics
 import sys
 import tempfile
 import time
-from dataclasses import asdict, replace
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import scale_contest as contest
 import scale_report
-from bench.groups.operators import LARGE, Shape
 
 ROOT = Path(__file__).parents[1]
-RANKS = (1, 2, 3, 4)
-LEARNING_RATE = 0.05
-SMALL, BIG = 8, 4 << 20  # bytes of the messages that latency and bandwidth are measured with
-ALL_TO_ALLS = 200
+RANKS = (2, 3, 4)
+SMALL, SIZES = 8, (1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24)  # bytes of the messages that two processes exchange
+PARTS = ("constants", "table", "row", "contest")
 
 
-class Ranks:
-    """Processes that each hold a part of a table, and make steps when told."""
-
-    def __init__(self, size: int, cores: list[int]) -> None:
-        context = multiprocessing.get_context("spawn")
-        path = Path(tempfile.mkdtemp()) / "meeting"
-        self.pipes: list[Connection] = []
-        self.processes = []
-        for rank in range(size):
-            here, there = context.Pipe()
-            arguments = (rank, size, str(path), cores[rank % len(cores)], there)
-            process = context.Process(target=serve, args=arguments, daemon=True)
-            process.start()
-            there.close()
-            self.pipes.append(here)
-            self.processes.append(process)
-
-    def ask(self, *what: Any) -> list[Any]:
-        """What all ranks answer to a command."""
-        for pipe in self.pipes:
-            pipe.send(what)
-        return [pipe.recv() for pipe in self.pipes]
-
-    def end(self) -> None:
-        """Stop the processes."""
-        for process in self.processes:
-            process.kill()
-            process.join()
+def constants(cores: list[int]) -> dict[str, Any]:
+    """What two processes, each on a core, need for messages."""
+    context = multiprocessing.get_context("spawn")
+    path, answers = Path(tempfile.mkdtemp()) / "meeting", context.SimpleQueue()
+    processes = [context.Process(target=_two, args=(rank, str(path), cores[rank], answers)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    found: dict[str, Any] = answers.get()
+    for process in processes:
+        process.join()
+    return found
 
 
-def serve(rank: int, size: int, path: str, core: int, pipe: Connection) -> None:
-    """A rank: pinned to a core, it does what it is told."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {core})
+def _two(rank: int, path: str, core: int, answers: Any) -> None:
+    os.sched_setaffinity(0, {core})
     import torch
     import torch.distributed as dist
 
-    import rowgrad
+    from rowgrad.torch.distributed._exchange import Exchange, Place
 
     torch.set_num_threads(1)
-    rowgrad.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=size)
-    layer: Any = None
-    while True:
-        try:
-            command, *arguments = pipe.recv()
-        except EOFError:
-            return
-        if command == "make":
-            layer = None  # its table goes before the next one comes
-            layer = Steps(rank, size, *arguments)
-            pipe.send(layer.facts())
-        elif command == "step":
-            pipe.send(layer.step(*arguments))
-        elif command == "plain":
-            pipe.send(layer.step(*arguments, layer.plain))
-        else:
-            pipe.send(all_to_all(*arguments))
+    dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=2)
 
+    def there_and_back(size: int, count: int) -> float:
+        """Seconds that a message takes one way: half of the median of round trips."""
+        data, times = torch.zeros(size, dtype=torch.uint8), []
+        for _ in range(count):
+            begin = time.perf_counter()
+            for turn in (0, 1):
+                (dist.send if turn == rank else dist.recv)(data, 1 - rank)
+            times.append(time.perf_counter() - begin)
+        return statistics.median(times) / 2
 
-class Steps:
-    """A rank's part of a table and of a batch."""
-
-    def __init__(self, rank: int, size: int, shape: Shape) -> None:
-        import torch
-
-        from bench.groups.operators import arguments
-        from rowgrad import optim
-        from rowgrad.torch import EmbeddingBag
-        from rowgrad.torch.distributed import ShardedEmbeddingBag
-
-        batch = arguments("SparseSegmentMeanGradV2", shape)
-        first, last = shape.bags * rank // size, shape.bags * (rank + 1) // size
-        self.ids = torch.tensor(batch["indices"][first * shape.ids : last * shape.ids])
-        self.offsets = torch.arange(0, len(self.ids), shape.ids)
-        self.grad = torch.tensor(batch["grad"][first:last])
-        # Frequent ids are neighbours: spread, each rank has as much to do.
-        self.layer = ShardedEmbeddingBag(
-            shape.rows, shape.width, combiner="mean", sharding="hash",
-            fused_optimizer=optim.RowWiseAdagrad(LEARNING_RATE),
-        )  # fmt: skip
-        # The layer for one process, on the same rows.
-        self.plain = None
-        if size == 1:
-            self.plain = EmbeddingBag(shape.rows, shape.width, combiner="mean", _weight=self.layer.weight.detach(),
-                                      fused_optimizer=optim.RowWiseAdagrad(LEARNING_RATE))  # fmt: skip
-
-    def facts(self) -> dict[str, Any]:
-        """What a step sends, and on how many ranks the ids of a bag live."""
-        self.step(1)
-        self.layer.traffic.reset()
-        self.step(1)
-        sent = dict(self.layer.traffic.sent)
-        request = self.layer.start(self.ids, self.offsets)
-        request.asked()
-        # Where rows are pooled here, each is a run; the model knows that, and wants the owners of bags.
-        owners = None if request.runs is not None else sum(request.route.runs) / len(self.offsets)
-        return {"sent": sent, "owners": owners, "unique": len(self.ids.unique())}
-
-    def step(self, steps: int, layer: Any = None) -> float:
-        """Seconds for so many steps."""
-        layer = layer or self.layer
-        begin = time.perf_counter()
-        for _ in range(steps):
-            layer(self.ids, self.offsets).backward(self.grad)
-        return time.perf_counter() - begin
-
-
-def all_to_all(size: int) -> float:
-    """Seconds for an exchange of `size` bytes with each other rank, as the layer makes it."""
-    import torch
-    import torch.distributed as dist
-
-    from rowgrad.torch.distributed._exchange import Exchange
-
+    there_and_back(SMALL, 50)
+    latency = there_and_back(SMALL, 500)
+    by_size = {str(size): there_and_back(size, 30) for size in SIZES}
+    big, small = SIZES[-1], SIZES[2]
     exchange = Exchange()
-    sizes = [size] * dist.get_world_size()
-    data = torch.zeros(sum(sizes), dtype=torch.uint8)
-    repeat = ALL_TO_ALLS if size == SMALL else max(2, ALL_TO_ALLS // 20)
+    sizes, numbers, count = [SMALL, SMALL], torch.zeros(2 * SMALL, dtype=torch.uint8), 500
+    used = _processor_time()
+    for _ in range(count):
+        exchange.finish(exchange.start(numbers, sizes, sizes, "counts"))
+    message = (_processor_time() - used) / count
+    exchange.share_memory(0)
+    times = []
+    for number in range(2000):
+        begin = time.perf_counter()
+        exchange.headers(Place.SUMS, number)
+        exchange.done()
+        times.append(time.perf_counter() - begin)
+    source, target = torch.ones(1 << 26), torch.ones(1 << 26)  # larger than caches
     begin = time.perf_counter()
-    for _ in range(repeat):
-        exchange.finish(exchange.start(data, sizes, sizes, "counts"))
-    return (time.perf_counter() - begin) / repeat
+    for _ in range(4):
+        target.copy_(source)
+    copy = 4 * source.nbytes / (time.perf_counter() - begin)
+    dist.barrier()
+    if rank == 0:
+        answers.put({"latency": latency, "message": message, "by_size": by_size, "copy": copy,
+                     "bandwidth": (big - small) / (by_size[str(big)] - by_size[str(small)]),
+                     "near": statistics.median(times)})  # fmt: skip
 
 
-def constants(cores: list[int], rounds: int) -> dict[str, float]:
-    """Latency, time of a message and bandwidth, between processes of this machine."""
+def _processor_time() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def runs(kind: str, cores: list[int], seconds: float, rounds: int) -> dict[str, Any]:
+    """A step on each number of ranks, by shared memory and by Gloo, and what the plain collection needs on one core."""
+    wanted = {"plain": contest.Contestant(contest.Ours, 1, ""), "1": contest.Contestant(contest.Ours, 1, kind)}
+    for ranks in RANKS:
+        wanted[str(ranks)] = contest.Contestant(contest.Ours, ranks, kind)
+        wanted[f"{ranks} gloo"] = contest.Contestant(contest.Ours, ranks, kind, shared=False)
+    groups = {name: contest.Ranks(who, cores) for name, who in wanted.items()}
     found = {}
-    for size in (2, len(cores) + 1):
-        ranks = Ranks(size, cores)
-        found[size] = min(max(ranks.ask("exchange", SMALL)) for _ in range(rounds))
-        if size == 2:
-            big = min(max(ranks.ask("exchange", BIG)) for _ in range(rounds))
-        ranks.end()
-    # What each rank more adds to an exchange is the message to it; where cores are shared, they all wait for it.
-    more = max((found[len(cores) + 1] - found[2]) / (len(cores) - 1) * len(cores) / (len(cores) + 1), 1e-6)
-    return {
-        "latency": max(found[2] - more, 1e-6),
-        "message": more,
-        "bandwidth": BIG / (big - found[2]),
-    }
+    for shape in (contest.SHAPES[0], contest.SHAPES[2]):
+        times = contest.measure(groups, shape, seconds, rounds)
+        sent = {name: statistics.mean(groups[name].ask("sent", shape, 1)) for name in groups if name != "plain"}
+        found[shape.title] = {"seconds": times, "sent": sent}
+        print(kind, shape.title, {name: round(1000 * each, 2) for name, each in times.items()}, flush=True)
+    for group in groups.values():
+        group.end()
+    return found
 
 
-def measure(groups: dict[int, Ranks], shape: Shape, seconds: float, rounds: int) -> dict[str, Any]:
-    """The best round of each number of ranks, one after another in each round."""
-    sizes = list(groups)
-    facts = {size: group.ask("make", shape) for size, group in groups.items()}
-    once = {size: max(group.ask("step", 2)) / 2 for size, group in groups.items()}
-    steps = {size: max(1, round(seconds / rounds / once[size])) for size in sizes}
-    times: dict[int, list[float]] = {size: [] for size in sizes}
-    plain = []
-    for turn in range(rounds):
-        for place in range(len(sizes)):  # none is always the first
-            size = sizes[(place + turn) % len(sizes)]
-            times[size].append(max(groups[size].ask("step", steps[size])) / steps[size])
-            if size == 1:
-                plain.append(max(groups[size].ask("plain", steps[size])) / steps[size])
-    return {
-        str(size): {
-            "seconds": min(times[size]),
-            "median": statistics.median(times[size]),
-            "sent": statistics.mean(sum(fact["sent"].values()) for fact in facts[size]),
-            "owners": facts[size][0]["owners"],
-            "unique": statistics.mean(fact["unique"] for fact in facts[size]),
-            **({"plain": min(plain)} if size == 1 else {}),
-        }
-        for size in sizes
-    }
-
-
-def run(asked: argparse.Namespace) -> dict[str, Any]:
-    """All shapes, on pairs of numbers of ranks that fit into memory together."""
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+def measured(part: str, asked: argparse.Namespace) -> Any:
+    """One part of the record."""
+    cores = sorted(os.sched_getaffinity(0))[:2]
     if len(cores) < 2:
         sys.exit("this needs two cores")
-    cores = cores[:2]
-    shapes: tuple[Shape, ...] = LARGE
-    if asked.small:
-        shapes = tuple(replace(shape, rows=shape.rows // 100, bags=shape.bags // 8) for shape in LARGE)
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    found: list[dict[str, Any]] = [{"title": shape.title, **asdict(shape), "ranks": {}} for shape in shapes]
-    for sizes, seconds, rounds in (((1, 2), asked.seconds, asked.rounds), ((3, 4), asked.seconds / 3, 3)):
-        groups = {size: Ranks(size, cores) for size in sizes}
-        for shape, one in zip(shapes, found, strict=True):
-            one["ranks"] |= measure(groups, shape, seconds, rounds)
-            times = (f"{size} ranks {1000 * one['ranks'][str(size)]['seconds']:.1f} ms" for size in sizes)
-            print(f"{shape.title}: {', '.join(times)}", flush=True)
-        for group in groups.values():
-            group.end()
-    return {
-        "machine": {"cores": len(cores), "processor": processor(), "python": platform.python_version(), "load": load},
-        "constants": constants(cores, asked.rounds),
-        "shapes": found,
-    }
+    if part == "constants":
+        return {"cores": 2, "processor": processor(), "python": platform.python_version(), **constants(cores)}
+    if part == "contest":
+        return contest.run(None, asked.seconds, asked.rounds)
+    return runs(part, cores, asked.seconds, asked.rounds)
 
 
 def processor() -> str:
@@ -239,20 +138,23 @@ def processor() -> str:
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=9, help="for each number of ranks and shape")
-    parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--small", action="store_true", help="small tables and batches, to see that it works")
+    parser.add_argument("--seconds", type=float, default=2, help="for each number of ranks and shape")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--part", nargs="*", choices=PARTS, default=PARTS, help="what to measure; nothing: only write")
     parser.add_argument("--write", action="store_true", help="write scale.json, the picture and the guide's tables")
-    parser.add_argument("--again", action="store_true", help="do not measure: write from scale.json")
     asked = parser.parse_args()
     record = ROOT / "benchmarks" / "scale.json"
-    results = json.loads(record.read_text(encoding="utf-8")) if asked.again else run(asked)
-    print(scale_report.speed(results), scale_report.model(results), sep="\n\n")
-    if asked.write or asked.again:
-        record.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-        guide = ROOT / "docs" / "scale.md"
-        guide.write_text(scale_report.filled(guide.read_text(encoding="utf-8"), results), encoding="utf-8")
-        scale_report.draw(results, ROOT / "docs" / "images" / "scale.png")
+    results = json.loads(record.read_text(encoding="utf-8")) if record.exists() and len(asked.part) < len(PARTS) else {}
+    for part in asked.part:
+        results[part] = measured(part, asked)
+        if asked.write:
+            record.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    if all(part in results for part in PARTS):
+        print(*(make(results) for make in scale_report.PARTS.values()), sep="\n\n")
+        if asked.write:
+            guide = ROOT / "docs" / "scale.md"
+            guide.write_text(scale_report.filled(guide.read_text(encoding="utf-8"), results), encoding="utf-8")
+            scale_report.draw(results, ROOT / "docs" / "images" / "scale.png")
 
 
 if __name__ == "__main__":

@@ -7,101 +7,135 @@ import re
 from pathlib import Path
 from typing import Any
 
+import scale_contest as contest
 from rowgrad.torch.distributed import cost
 
 MARKED = re.compile(r"^(<!-- scale:begin (\w+) -->)\n.*?^(<!-- scale:end -->)$", re.MULTILINE | re.DOTALL)
 NODES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-# A cluster that many have: one rank a node, 25 and 10 Gbit/s that are 80 % used. Kernels and messages as measured here.
-NETWORKS = {"25 Gbit/s": 25e9 / 8 * 0.8, "10 Gbit/s": 10e9 / 8 * 0.8}
+# A cluster that many have: one rank a node, 25 Gbit/s that are 80 % used. Kernels and messages as measured here.
+NETWORK = 25e9 / 8 * 0.8
 LATENCY = 100e-6  # seconds, between machines of a data centre, through the kernel and Gloo
+KINDS = {"table": "by table", "row": "by row"}
+SHAPES = {shape.title: shape for shape in contest.SHAPES}
+LARGE = contest.SHAPES[-1]
 
 
-def machine(results: dict[str, Any], shape: dict[str, Any]) -> cost.Machine:
-    """The constants for a shape: what one rank needs for an id, and how fast ranks of this machine exchange."""
-    alone = shape["ranks"]["1"]["seconds"] / (shape["bags"] * shape["ids_per_bag"])
-    return cost.Machine(kernel=alone, cores=results["machine"]["cores"], **results["constants"])
+def batch(shape: contest.Shape) -> cost.Batch:
+    """The bags of one table on a rank."""
+    return cost.Batch(shape.bags, shape.ids, contest.WIDTH, rows=contest.ROWS)
 
 
-def batch(shape: dict[str, Any], ranks: int) -> cost.Batch:
-    """A rank's part, where the batch of the shape is spread over `ranks`, with what was found in the ids."""
-    known = shape["ranks"].get(str(ranks), {})
-    return cost.Batch(shape["bags"] / ranks, shape["ids_per_bag"], shape["width"], shape["dtype"], rows=shape["rows"],
-                      owners=known.get("owners"), unique=known.get("unique"))  # fmt: skip
+def kernel(results: dict[str, Any], kind: str, title: str) -> float:
+    """Seconds that the plain collection needs for an id."""
+    shape = SHAPES[title]
+    seconds: float = results[kind][title]["seconds"]["plain"]
+    return seconds / (contest.TABLES * shape.bags * shape.ids)
 
 
-def whole(shape: dict[str, Any]) -> cost.Batch:
-    """The batch of the shape on each of many nodes, with ids that are spread evenly."""
-    return cost.Batch(shape["bags"], shape["ids_per_bag"], shape["width"], shape["dtype"])
+def machine(results: dict[str, Any], kind: str, title: str, by_gloo: bool) -> cost.Machine:
+    """This machine, whose ranks share memory, or exchange everything by Gloo."""
+    found = results["constants"]
+    here = {"kernel": kernel(results, kind, title), "cores": found["cores"], "copy": found["copy"]}
+    if not by_gloo:
+        return cost.Machine(latency=found["near"], **here)
+    return cost.Machine(latency=found["latency"], message=found["message"], bandwidth=found["bandwidth"], **here)
 
 
-def speed(results: dict[str, Any]) -> str:
-    """Steps a second on one and on two ranks."""
+def cluster(results: dict[str, Any]) -> cost.Machine:
+    """Nodes with this machine's kernels and another network."""
+    found = results["constants"]
+    return cost.Machine(kernel=kernel(results, "table", LARGE.title), bandwidth=NETWORK, latency=LATENCY,
+                        message=found["message"], copy=found["copy"])  # fmt: skip
+
+
+def torchrec_bytes(ranks: int, kind: str) -> float:
+    """Bytes that a rank of TorchRec sends in a step, by what its collectives are given.
+
+    Ids are int64 and lengths int32. By table, the bags of tables elsewhere come pooled, and their gradients go back. By
+    row, each rank gives each other one the sums of all of its bags (reduce-scatter), and gathers all gradients.
+    """
+    part, others = batch(LARGE), (ranks - 1) / ranks
+    pooled = contest.TABLES * part.bags * contest.WIDTH * 4
+    ids, lengths = contest.TABLES * part.ids * 8, contest.TABLES * part.bags * 4
+    if kind == "table":
+        return (ids + lengths + 2 * pooled) * others
+    return ids * others + lengths * (ranks - 1) + 2 * pooled * (ranks - 1)
+
+
+def race(results: dict[str, Any]) -> str:
+    """Two ranks beside the plain collection and beside TorchRec."""
+    heads = ["bags a rank × ids", "plain on one core, ms", "by table, ms", "beside plain", "by row, ms", "beside plain",
+             "TorchRec by table, ms", "beside ours", "TorchRec by row, ms", "beside ours"]  # fmt: skip
     lines = []
-    for shape in results["shapes"]:
-        one, two = (shape["ranks"][n]["seconds"] for n in "12")
-        plain = shape["ranks"]["1"]["plain"]
-        lines.append([shape["title"], f"{1 / plain:.1f}", f"{1 / one:.1f}", f"{1 / two:.1f}", f"{one / two:.2f} ×",
-                      f"{plain / two:.2f} ×"])  # fmt: skip
-    heads = ["table, bags × ids", "EmbeddingBag, steps/s", "1 rank, steps/s", "2 ranks, steps/s", "speed",
-             "beside EmbeddingBag"]  # fmt: skip
+    for title, times in results["contest"].items():
+        line = [title, milliseconds(times["plain"])]
+        for kind in KINDS:
+            line += [milliseconds(times[kind]), f"{2 * times['plain'] / times[kind]:.2f} ×"]
+        for kind in KINDS:
+            theirs = times.get(f"torchrec-{kind}")
+            line += ["", ""] if theirs is None else [milliseconds(theirs), f"{theirs / times[kind]:.2f} ×"]
+        lines.append(line)
     return table(heads, lines)
 
 
 def model(results: dict[str, Any]) -> str:
     """Bytes and seconds of the model beside those that were measured."""
     lines = []
-    for shape in results["shapes"]:
-        for name, one in shape["ranks"].items():
-            ranks = int(name)
-            part = batch(shape, ranks)
-            sent = sum(cost.wire_bytes(ranks, part).values())
-            seconds = cost.step_seconds(ranks, part, machine(results, shape))
-            off = "" if ranks == 1 else f"{seconds / one['seconds'] - 1:+.0%}"
-            lines.append([shape["title"] if ranks == 1 else "", name, megabytes(one["sent"]), megabytes(sent),
-                          milliseconds(one["seconds"]), milliseconds(seconds), off])  # fmt: skip
-    return table(["table, bags × ids", "ranks", "MB sent by a rank", "model", "ms a step", "model", "off"], lines)
+    for kind, told in KINDS.items():
+        for title, found in results[kind].items():
+            part, first = batch(SHAPES[title]), f"{told}, {title}"
+            for name, seconds in found["seconds"].items():
+                if name == "plain":
+                    continue
+                ranks, by_gloo = int(name.split()[0]), name.endswith("gloo")
+                sent = cost.collection_bytes(ranks, part, kind, contest.TABLES)
+                here = machine(results, kind, title, by_gloo)
+                told_s = cost.collection_seconds(ranks, part, kind, contest.TABLES, here)
+                way = "Gloo" if by_gloo else "shared memory" if ranks > 1 else ""
+                lines.append([first, str(ranks), way, megabytes(found["sent"][name]), megabytes(sent),
+                              milliseconds(seconds), milliseconds(told_s), f"{told_s / seconds - 1:+.0%}"])  # fmt: skip
+                first = ""
+    heads = ["26 tables, bags a rank × ids", "ranks", "exchange", "MB sent by a rank", "model", "ms a step", "model",
+             "off"]  # fmt: skip
+    return table(heads, lines)
 
 
 def constants(results: dict[str, Any]) -> str:
     """The constants of this machine."""
-    found, facts = results["constants"], results["machine"]
-    kernels = ", ".join(f"{1e9 * machine(results, shape).kernel:.0f} ns ({shape['title']})"
-                        for shape in results["shapes"])  # fmt: skip
-    load = facts["load"]  # None where nobody looked
-    told = "unknown" if load is None else f"{load:.1f}"
-    busy = load is None or load > 0.7
-    doubt = [f"- **others used the machine (load {told}): times are too long**"] if busy else []
+    found = results["constants"]
+    sizes = ", ".join(f"{int(size) // 1024} kB {int(size) / seconds / 1e9:.2f}"
+                      for size, seconds in found["by_size"].items())  # fmt: skip
+    kernels = ", ".join(f"{1e9 * kernel(results, 'table', title):.0f} ns ({title})" for title in results["table"])
     return "\n".join([
-        *doubt,
-        f"- {facts['processor']}, {facts['cores']} cores; one thread and one core a rank; Gloo over the loopback",
-        f"- latency of an exchange {1e6 * found['latency']:.0f} µs, each message in it {1e6 * found['message']:.0f} "
-        f"µs, bandwidth {found['bandwidth'] / 1e9:.2f} GB/s a rank",
-        f"- time for an id, forward, backward and optimizer: {kernels}",
+        f"- {found['processor']}, {found['cores']} cores; one thread and one core a rank",
+        f"- a message of 8 bytes between two processes by Gloo: {1e6 * found['latency']:.0f} µs one way (half the "
+        f"median of 500 round trips); a rank's own time for a message in an exchange: {1e6 * found['message']:.0f} µs "
+        "of processor",
+        f"- bandwidth by size, GB/s one way: {sizes}; the model uses what each byte more takes from 1 to 16 MB: "
+        f"{found['bandwidth'] / 1e9:.2f} GB/s",
+        f"- an exchange of headers through shared memory: {1e6 * found['near']:.0f} µs; copying in memory "
+        f"{found['copy'] / 1e9:.1f} GB/s",
+        f"- the plain collection's time for an id, forward, backward and optimizer: {kernels}",
     ])  # fmt: skip
 
 
 def nodes(results: dict[str, Any]) -> str:
-    """The model for 1 to 1024 nodes: the first shape's batch on each of them."""
-    shape = results["shapes"][0]
-    part = whole(shape)
-    lines = []
+    """The model for 1 to 1024 nodes, each with a batch of the largest shape, and what TorchRec would send."""
+    part, here, lines = batch(LARGE), cluster(results), []
     for ranks in NODES:
-        line = [str(ranks), f"{ranks * shape['bags']:,}", megabytes(sum(cost.wire_bytes(ranks, part).values()))]
-        for bandwidth in NETWORKS.values():
-            seconds = cost.step_seconds(ranks, part, cluster(results, shape, bandwidth))
-            line += [milliseconds(seconds), f"{ranks * shape['bags'] / seconds / 1e6:.2f}"]
+        line = [str(ranks)]
+        for kind in KINDS:
+            seconds = cost.collection_seconds(ranks, part, kind, contest.TABLES, here)
+            line += [megabytes(cost.collection_bytes(ranks, part, kind, contest.TABLES)),
+                     megabytes(torchrec_bytes(ranks, kind)), milliseconds(seconds),
+                     f"{ranks * LARGE.bags / seconds / 1e6:.2f}"]  # fmt: skip
         lines.append(line)
-    heads = [head for name in NETWORKS for head in (f"{name}: ms a step", "million bags/s")]
-    return table(["nodes", "bags a step", "MB sent by a node", *heads], lines)
+    heads = [head for told in KINDS.values()
+             for head in (f"{told}: MB sent", "TorchRec", "ms a step", "million bags/s")]  # fmt: skip
+    return table(["nodes", *heads], lines)
 
 
-def cluster(results: dict[str, Any], shape: dict[str, Any], bandwidth: float) -> cost.Machine:
-    """Nodes with this machine's kernels and another network."""
-    kernel = machine(results, shape).kernel
-    return cost.Machine(kernel=kernel, bandwidth=bandwidth, latency=LATENCY, message=results["constants"]["message"])
-
-
-PARTS = {"speed": speed, "model": model, "constants": constants, "nodes": nodes}
+PARTS = {"race": race, "model": model, "constants": constants, "nodes": nodes}
 
 
 def filled(text: str, results: dict[str, Any]) -> str:
@@ -117,12 +151,12 @@ def table(heads: list[str], lines: list[list[str]]) -> str:
 
 def megabytes(number: float) -> str:
     """Bytes, to three digits."""
-    return f"{number / 1e6:.3g}"
+    return f"{number / 1e6:.3g}" if number < 1e9 else f"{number / 1e6:.0f}"
 
 
 def milliseconds(number: float) -> str:
     """Seconds, to three digits."""
-    return f"{1000 * number:.3g}"
+    return f"{1000 * number:.3g}" if number < 1 else f"{1000 * number:.0f}"
 
 
 def draw(results: dict[str, Any], path: Path) -> None:
@@ -133,37 +167,33 @@ def draw(results: dict[str, Any], path: Path) -> None:
     from matplotlib import pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(11.5, 4.8), layout="constrained")
-    colours = ["#004a80", "#c23b3b", "#3f8f4f", "#b06a00"]
-    for shape, colour in zip(results["shapes"], colours, strict=False):
-        sizes = [int(n) for n in shape["ranks"]]
-        one = shape["ranks"]["1"]["seconds"]
-        measured = [one / shape["ranks"][str(n)]["seconds"] for n in sizes]
-        here = machine(results, shape)
-        modelled = [one / cost.step_seconds(n, batch(shape, n), here) for n in sizes]
-        left.plot(sizes, measured, "o", color=colour, markersize=8, label=shape["title"])
-        left.plot(sizes, modelled, "-", color=colour, alpha=0.6, linewidth=1.5)
-    left.plot([1, 2], [1, 2], ":", color="#777777", linewidth=1)
-    left.axvline(results["machine"]["cores"], color="#c9d0d6", zorder=0)
-    left.text(results["machine"]["cores"] + 0.05, 0.08, "no more cores from here on", color="#555555", fontsize=9)
-    left.set(
-        xlabel="ranks on this machine", ylabel="steps a second, times those of one rank", xticks=sizes, ylim=(0, None)
-    )
-    left.set_title("One batch spread over ranks: measured (dots), model (lines)")
+    colours, title, part = {"table": "#004a80", "row": "#c23b3b"}, LARGE.title, batch(LARGE)
+    sizes = (1, 2, 3, 4)
+    for kind, colour in colours.items():
+        for by_gloo, mark, style in ((False, "o", "-"), (True, "^", "--")):
+            here, times = machine(results, kind, title, by_gloo), results[kind][title]["seconds"]
+            measured = [n * times["plain"] / times[f"{n} gloo" if by_gloo and n > 1 else str(n)] for n in sizes]
+            modelled = [n * times["plain"] / cost.collection_seconds(n, part, kind, contest.TABLES, here)
+                        for n in sizes]  # fmt: skip
+            told = f"{KINDS[kind]}, {'Gloo' if by_gloo else 'shared memory'}"
+            left.plot(sizes, measured, mark, color=colour, markersize=8, label=told)
+            left.plot(sizes, modelled, style, color=colour, alpha=0.6, linewidth=1.5)
+    left.axvline(results["constants"]["cores"], color="#c9d0d6", zorder=0)
+    left.text(results["constants"]["cores"] + 0.05, 0.05, "no more cores from here on", color="#555555", fontsize=9)
+    left.set(xlabel="ranks on this machine, each with a batch", ylabel="bags a second, times the plain collection's",
+             xticks=sizes, ylim=(0, None))  # fmt: skip
+    left.set_title(f"26 tables, {title}: measured (dots), model (lines)")
     left.legend(fontsize=8, loc="best")
-    shape = results["shapes"][0]
-    part = whole(shape)
-    bandwidth = NETWORKS["25 Gbit/s"]
-    place = cluster(results, shape, bandwidth)
-    computing = [1000 * part.ids * place.kernel] * len(NODES)
-    moving = [1000 * sum(cost.wire_bytes(n, part).values()) / bandwidth for n in NODES]
-    waiting = [
-        1000 * cost.step_seconds(n, part, place) - a - b for n, a, b in zip(NODES, computing, moving, strict=True)
-    ]
+    here = cluster(results)
+    computing = [1000 * contest.TABLES * part.ids * here.kernel] * len(NODES)
+    moving = [1000 * cost.collection_bytes(n, part, "table", contest.TABLES) / NETWORK for n in NODES]
+    waiting = [1000 * cost.collection_seconds(n, part, "table", contest.TABLES, here) - a - b
+               for n, a, b in zip(NODES, computing, moving, strict=True)]  # fmt: skip
     right.stackplot(range(len(NODES)), computing, moving, waiting, colors=["#7fb2d9", "#e6b35a", "#c9d0d6"],
-                    labels=["kernels", "bytes at 25 Gbit/s", "latency and messages"])  # fmt: skip
+                    labels=["kernels", "bytes at 25 Gbit/s", "latency, messages, packing"])  # fmt: skip
     right.set_xticks(range(len(NODES)), [str(n) for n in NODES])
     right.set(xlabel="nodes, each with a batch of its own", ylabel="ms a step (model)", xlim=(0, len(NODES) - 1))
-    right.set_title(f"Many nodes, each with the batch of {shape['title']}")
+    right.set_title(f"Many nodes, tables placed by table, {title}")
     right.legend(loc="upper left")
     figure.savefig(path, dpi=120, metadata={"Software": None})
     plt.close(figure)

@@ -34,7 +34,7 @@ FORMS = (
 )
 ATTRIBUTES = {
     "bool": "bool", "int": "int", "float": "float", "text": "str", "dtype": "npt.DTypeLike",
-    "shape": "Sequence[int | str]", "list": "Sequence[int | str]", "value": "Any",
+    "shape": "Sequence[int | str]", "list": "Sequence[int | str]", "numbers": "Sequence[float]", "value": "Any",
 }  # fmt: skip
 LOOKUPS: tuple[Callable[..., Any], ...] = (embedding_lookup, embedding_lookup_sparse, safe_embedding_lookup_sparse)
 PLANNED = ("indices", "segment_ids")  # may be None where a plan is given
@@ -66,7 +66,9 @@ def _top() -> str:
         "from rowgrad._runtime.types import A, ArrayLike, Listed, NumPy, Plain, Tensor\n",
         _imports(SOURCE / "__init__.py", {function.__name__ for function in LOOKUPS}),
         "from rowgrad.sparse import SparseTensor as SparseTensor\n"
-        "from rowgrad.tables import Table as Table\n\n__version__: str\n",
+        "from rowgrad.tables import KeyTable as KeyTable\n"
+        "from rowgrad.tables import Table as Table\n"
+        "from rowgrad.tables import TableSet as TableSet\n\n__version__: str\n",
         _all(rowgrad.__all__),
     ]
     for name in top_level():
@@ -230,7 +232,9 @@ def _results(module: str) -> str:
     parts = [HEADER + "from typing import Any, Generic, NamedTuple\n\nfrom typing_extensions import TypeVar\n\n"]
     parts.append('A = TypeVar("A", default=Any)\n')
     for item in classes:
-        fields = "".join(f"    {name}: A\n" for name in item._fields)
+        # Tuples have methods of these names, which the fields hide.
+        hides = dict.fromkeys(("count", "index"), "  # type: ignore[assignment]")
+        fields = "".join(f"    {name}: A{hides.get(name, '')}\n" for name in item._fields)
         parts.append(f'\nclass {item.__name__}(NamedTuple, Generic[A]):\n    """{item.__doc__}"""\n\n{fields}')
     return "".join(parts)
 

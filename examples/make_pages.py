@@ -202,6 +202,37 @@ def batches(page: Page) -> None:
     page.add_training("loss", ["table", "weights", "bias"], "Adam", lr=0.05)
 
 
+# Pages of the studio's lessons
+
+
+@page("compact_or_dense")
+def compact_or_dense(page: Page) -> None:
+    """A dense gradient has a row for every row of the table; a compact one, only for the rows that were used."""
+    page.add("Const", "grad", value=[[1, 1], [2, 2]], dtype="float32")
+    page.add("SparseSegmentSumGrad", "dense", grad="grad", indices=[7, 2, 7], segment_ids=[0, 0, 1], output_dim0=1000)
+    page.tidy()
+
+
+@page("recommender")
+def recommender(page: Page) -> None:
+    """Eight users with three films that each has seen, and whether they liked the next one: a model to be trained."""
+    films = ["Alien", "Dune", "Gravity", "Solaris", "Stalker", "Amélie", "Big", "Clue", "Elf", "Up"]
+    seen = [3, 2, 0, 8, 9, 6, 3, 0, 1, 5, 9, 8, 1, 0, 4, 7, 5, 8, 3, 2, 1, 6, 7, 9]
+    following = [1, 5, 8, 7, 2, 0, 6, 5]  # those of one's own kind are liked
+    page.add("Const", "titles", value=films, dtype="string")
+    page.add("StatelessRandomNormal", "start", shape=[10, 4], seed=[4, 2])
+    page.add("Variable", "films", initial_value="start")
+    page.add("SparseSegmentMean", "user", data="films", indices=seen, segment_ids=[n // 3 for n in range(24)])
+    page.add("SparseSegmentSum", "next", data="films", indices=following, segment_ids=list(range(8)))
+    page.add("Mul", "match", x="user", y="next")
+    page.add("ReduceSum", "score", input="match", axis=1)
+    page.add("Const", "liked", value=[1, 1, 0, 1, 1, 0, 0, 1], dtype="float32")
+    page.add("Sub", "error", x="score", y="liked")
+    page.add("Square", "squared", x="error")
+    page.add("ReduceMean", "loss", input="squared", axis=0)
+    page.tidy()
+
+
 def drawn(name: str) -> Page:
     """The page `name`, drawn anew."""
     draw = PAGES[name]

@@ -43,7 +43,7 @@ class Bundle(BuildHookInterface[Any]):
     def _is_built(self) -> bool:
         """Whether the bundle is newer than all that it is made of."""
         web = Path(self.root) / "web"
-        bundle = web / "dist" / "app.js"
+        bundle = web / "dist" / "widget.js"  # the last that is built
         sources = [*(web / "src").rglob("*"), web / "package-lock.json", web / "build.mjs"]
         newest = max((path.stat().st_mtime for path in sources if path.is_file()), default=0)
         return bundle.is_file() and bundle.stat().st_mtime >= newest

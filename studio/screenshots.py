@@ -1,4 +1,4 @@
-"""Takes the pictures in docs/studio.md of the real studio, in Chromium: ``python studio/screenshots.py``.
+"""Takes the pictures in docs/studio.md of the real studio, in Chromium: ``python studio/screenshots.py [NAME …]``.
 
 Needs what the browser tests need: the built page, Playwright, Chromium.
 """
@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from playwright.sync_api import Page as Window
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).parent.parent
@@ -20,9 +21,24 @@ from pictures import failing, gradients  # noqa: E402
 
 from rowgrad.blocks import Page  # noqa: E402
 from studio.browser import CHROMIUM, OPTIONS, Desk, Server, drop, expect  # noqa: E402
+from studio.notebooks import Lab, Notebook  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images" / "studio"
 SIZE = {"width": 1280, "height": 800}
+SIZES = {"fitted": {"width": 1920, "height": 1080}, "phone": {"width": 390, "height": 844}}
+PICTURES = [  # the colours, the page, the picture
+    ("light", None, "empty"),
+    ("light", "tour", "tour"),
+    ("light", "failing", "error"),
+    ("dark", "gradients", "dark"),
+    ("light", "tickets", "training"),
+    ("light", None, "data"),
+    ("light", "examples/classifier", "fitted"),
+    ("light", "examples/recommender", "projection"),
+    ("light", "examples/mean_grad_v2", "why"),
+    ("light", None, "lesson"),
+    ("light", "examples/recommender", "phone"),
+]
 
 
 def main() -> None:
@@ -35,24 +51,30 @@ def main() -> None:
         failing().save(folder / "failing.page.json")
         gradients().save(folder / "gradients.page.json")
         classifier(folder).save(folder / "tickets.page.json")
+        (folder / "examples").mkdir()
+        for path in (ROOT / "examples" / "pages").glob("*.*"):
+            shutil.copyfile(path, folder / "examples" / path.name)
         server = Server(folder).start()
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
         try:
-            for scheme, page, picture in [
-                ("light", None, "empty"),
-                ("light", "tour", "tour"),
-                ("light", "failing", "error"),
-                ("dark", "gradients", "dark"),
-                ("light", "tickets", "training"),
-                ("light", None, "data"),
-            ]:
+            for scheme, page, picture in PICTURES:
+                if sys.argv[1:] and picture not in sys.argv[1:]:
+                    continue
+                size = SIZES.get(picture, SIZE)
                 context = browser.new_context(
-                    viewport=SIZE, color_scheme=scheme, reduced_motion="reduce", device_scale_factor=1.5
+                    viewport=size,
+                    color_scheme=scheme,
+                    reduced_motion="reduce",
+                    device_scale_factor=1 if size["width"] > 1500 else 1.5,
+                    **({"is_mobile": True, "has_touch": True} if picture == "phone" else {}),
                 )
                 desk = Desk(context.new_page(), server)
                 _take(desk, page, picture)
                 assert not desk.troubles(), desk.troubles()
                 context.close()
+            if not sys.argv[1:] or "notebook" in sys.argv[1:]:
+                context = browser.new_context(viewport=SIZE, device_scale_factor=1.5)
+                _notebook(context.new_page(), Path(name, "lab"))
         finally:
             browser.close()
             server.end()
@@ -94,7 +116,8 @@ def tickets(random: np.random.Generator) -> bytes:
 def _take(desk: Desk, page: str | None, picture: str) -> None:
     desk.open(**({"open": f"{page}.page.json"} if page else {}))
     if page:
-        desk.page.get_by_role("button", name="Skip the tour").click()
+        if picture != "phone":  # where panels are closed at first
+            desk.page.get_by_role("button", name="Skip the tour").click()
         desk.run()
     if picture == "tour":
         _go(desk, "SparseSegmentMeanGrad")
@@ -106,12 +129,29 @@ def _take(desk: Desk, page: str | None, picture: str) -> None:
         expect(desk.input("wrong", "indices")).to_be_focused()
     elif picture == "training":
         desk.tool("Palette panel").click()
-        desk.tool("Loop").click()
-        steps = desk.dialog("Loop").get_by_role("textbox", name="Steps")
-        steps.fill("200")
-        steps.press("Enter")
+        desk.tool("Inspector panel").click()
+        _loop(desk, 200, "first try")
         expect(desk.status).to_contain_text("On the examples held out")
+        desk.page.get_by_role("button", name="Sweep", exact=True).click()
+        desk.dialog("Sweep").get_by_role("textbox", name="Steps").fill("200")
+        desk.dialog("Sweep").get_by_role("button", name="Start the sweep").click()
+        expect(desk.status).to_contain_text("Swept")
         desk.tool("Fit").click()
+    elif picture in ("fitted", "phone"):
+        desk.tool("Fit").click()
+    elif picture == "projection":
+        desk.tool("Train").click()
+        desk.dialog("Train").get_by_role("button", name="Add training").click()
+        _loop(desk, 300)
+        expect(desk.status).to_contain_text("finished")
+        desk.page.get_by_role("button", name="Enlarge ref of films").click()
+        desk.page.get_by_role("tab", name="Projection").click()
+        desk.page.get_by_role("img", name="Projection").locator("circle").nth(4).hover()
+    elif picture == "why":
+        desk.result("SparseSegmentMeanGradV2").get_by_role("row").nth(0).get_by_role("cell").nth(1).click()
+        expect(desk.page.get_by_role("region", name="Why ")).to_be_visible()
+    elif picture == "lesson":
+        _lesson(desk)
     elif picture == "data":
         desk.page.get_by_role("button", name="Skip the tour").click()
         drop(desk, "tickets.csv", (desk.server.folder / "tickets.csv").read_bytes())
@@ -122,9 +162,53 @@ def _take(desk: Desk, page: str | None, picture: str) -> None:
         desk.tool("Fit").click()
         _pan(desk, 0, -30)
     desk.page.wait_for_function("() => document.getAnimations().length === 0")
+    desk.page.wait_for_load_state("networkidle")
     path = IMAGES / f"{picture}.png"
     desk.page.screenshot(path=path)
     print(f"{path.relative_to(ROOT)}: {path.stat().st_size // 1024} kB")
+
+
+def _notebook(window: Window, place: Path) -> None:
+    """The example of the guide in JupyterLab, after a run."""
+    code = re.findall(r"^```py\n(.*?)^```", (ROOT / "docs" / "studio.md").read_text(), re.MULTILINE | re.DOTALL)[0]
+    place.mkdir()
+    lab = Lab(place, {"pooled.ipynb": [code.strip()]})
+    try:
+        notebook = Notebook(window, lab, "pooled.ipynb")
+        window.keyboard.press("Control+b")  # without its list of files
+        notebook.run(0)
+        cell = notebook.show(0)
+        cell.run()
+        cell.tool("Fit").click()
+        cell.look()
+        window.screenshot(path=IMAGES / "notebook.png")
+        assert not notebook.errors, notebook.errors
+    finally:
+        lab.end()
+
+
+def _loop(desk: Desk, steps: int, name: str = "") -> None:
+    desk.tool("Loop").click()
+    desk.dialog("Loop").get_by_role("textbox", name="Name of the run").fill(name)
+    desk.dialog("Loop").get_by_role("textbox", name="Steps").fill(str(steps))
+    desk.dialog("Loop").get_by_role("button", name="Start the loop").click()
+
+
+def _lesson(desk: Desk) -> None:
+    """The lesson on pooling, as far as its third step."""
+    desk.page.get_by_role("button", name="Skip the tour").click()
+    desk.tool("Examples").click()
+    desk.dialog("Examples").get_by_role("button", name="Pooling and its gradient").click()
+    desk.add("SparseSegmentMean")
+    desk.page.get_by_role("button", name="Next step").click()
+    for pin, text in {
+        "data": "[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]",
+        "indices": "[0, 2, 2]",
+        "segment_ids": "[0, 0, 1]",
+    }.items():
+        desk.type("SparseSegmentMean", pin, text)
+    desk.run()
+    desk.page.get_by_role("button", name="Next step").click()
 
 
 def _pan(desk: Desk, x: float, y: float) -> None:

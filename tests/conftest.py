@@ -1,8 +1,10 @@
 """What all tests share: thread settings are put back, and the studio can be had in a browser."""
 
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -10,13 +12,18 @@ from hypothesis import HealthCheck, settings
 import rowgrad
 from rowgrad._runtime import team, threads
 
-pytest_plugins = ["studio.browser"]
+# The sdist has no tests of the studio.
+pytest_plugins = ["studio.browser"] if (Path(__file__).parent / "studio").is_dir() else []
 
 # Where a framework is not installed, Python takes the folder of its tests for a package without modules.
-for _framework in ("torch", "jax", "tensorflow"):
+for _framework in ("torch", "jax", "tensorflow", "keras"):
     _found = importlib.util.find_spec(_framework)
     if _found is None or _found.origin is None:
         sys.modules[_framework] = None  # type: ignore[assignment]
+
+# Keras takes TensorFlow unless told otherwise; it reads this when it is first imported.
+if sys.modules.get("tensorflow", ()) is None:
+    os.environ.setdefault("KERAS_BACKEND", "jax" if "jax" not in sys.modules else "torch")
 
 # The tests assert no times, and run on machines that have other things to do.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])

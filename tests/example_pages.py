@@ -1,13 +1,12 @@
 """Pages for tests of exports: worked examples, values of every type, a model that trains, the pages of `examples`."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from rowgrad._ops import Operator
 from rowgrad._runtime.dtypes import NUMPY
-from rowgrad.blocks import Page
+from rowgrad.blocks import Page, worked_example
 from rowgrad.blocks.operators import BLOCKS
 
 FOLDER = Path(__file__).parent.parent / "examples" / "pages"
@@ -17,29 +16,7 @@ RNG = np.random.default_rng(11)
 
 def of_example(operator: Operator, *, wired: bool = False) -> Page:
     """The worked example of an operator: its inputs as literals or, `wired`, as constants; updates need variables."""
-    page = Page(f"{operator.name}, worked example")
-    example = operator.example
-    if operator.role == "const":
-        page.add(operator.name, **example.attributes)
-        return page
-    given: dict[str, Any] = {}
-    for pin in operator.inputs:
-        value = example.inputs[pin.name]
-        items = list(value) if pin.many else [value]
-        for position, item in enumerate(items):
-            id = f"{pin.name}_{position}" if pin.many else pin.name
-            typed = {"dtype": operator.dtypes_of(pin)[0]} if operator.dtypes_of(pin)[0] in ("int64", "string") else {}
-            if pin.mixed and np.array(item).dtype.kind == "U":
-                typed = {"dtype": "string"}
-            if pin.name in operator.updates:
-                items[position] = page.add("Variable", id=id, initial_value=item)["ref"]
-            elif wired:
-                items[position] = page.add("Const", id=id, value=item, **typed)["output"]
-            elif isinstance(item, str):
-                items[position] = {"value": item}
-        given[pin.name] = items if pin.many else items[0]
-    page.add(operator.name, **given, **example.attributes)
-    return page
+    return worked_example(operator.name, wired=wired)
 
 
 def values(dtype: str) -> np.ndarray:

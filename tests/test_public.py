@@ -14,13 +14,25 @@ from rowgrad import raw_ops
 from rowgrad._cli import app
 from rowgrad._ops import OPERATORS
 
-SUBMODULES = ["blocks", "errors", "features", "jax", "optim", "raw_ops", "sparse", "tables", "tensorflow", "torch"]
+SUBMODULES = [
+    "blocks",
+    "errors",
+    "features",
+    "jax",
+    "keras",
+    "optim",
+    "raw_ops",
+    "sparse",
+    "tables",
+    "tensorflow",
+    "torch",
+]
 PACKAGES = ["rowgrad", *(f"rowgrad.{name}" for name in SUBMODULES if name != "errors"), "rowgrad.torch.distributed"]
 RAW_ONLY = ["IndexRank", "ChosenRank", *(name for name in OPERATORS if name.endswith("GradGrad"))]
 
 
 def loaded(name: str) -> ModuleType:
-    for needed in ("jax", "torch"):  # TensorFlow's needs none for checkpoints
+    for needed in ("jax", "keras", "torch"):  # TensorFlow's needs none for checkpoints
         if name.startswith(f"rowgrad.{needed}"):
             framework(needed)
     return import_module(name)
@@ -66,7 +78,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_the_top_level_lists_its_modules() -> None:
     found = {module.name for module in pkgutil.iter_modules(rowgrad.__path__) if not module.name.startswith("_")}
     assert sorted(found) == SUBMODULES
-    assert found <= {*dir(rowgrad), "jax", "torch"}
+    assert found <= {*dir(rowgrad), "jax", "keras", "torch"}
 
 
 @pytest.mark.parametrize("name", PACKAGES)
@@ -74,7 +86,9 @@ def test_dir_shows_what_is_public(name: str) -> None:
     package = loaded(name)
     assert package.__all__ == sorted(package.__all__, key=lambda name: (not name.isupper(), name))  # as ruff does
     assert not [name for name in package.__all__ if name.startswith("_")]
-    assert [name for name in dir(package) if name not in ("jax", "tensorflow", "torch")] == sorted(package.__all__)
+    assert [name for name in dir(package) if name not in ("jax", "keras", "tensorflow", "torch")] == sorted(
+        package.__all__
+    )
     assert all(hasattr(package, name) for name in package.__all__)
 
 

@@ -9,10 +9,11 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from bench import report
 from bench.case import peer_of, title_of
-from bench.groups import GROUPS, operators, recommender
+from bench.groups import GROUPS, dlrm, operators, recommender
 
 Results = report.Results
 
@@ -65,6 +66,7 @@ def summary(results: Results) -> str:
 
 
 LEAD = (recommender.NAME, recommender.tables(2)[0])
+STEP = "step, SGD"
 
 
 def _line(one: dict[str, str]) -> str:
@@ -78,12 +80,51 @@ def _line(one: dict[str, str]) -> str:
     return one["table"] if one["group"] == operators.NAME else f"{one['group']}: {one['column']}"
 
 
+def headline(results: Results) -> str:
+    """Two sentences: a training step of a whole model, and of its embedding part."""
+    whole = {name: _between(results, name, lambda one: one["group"] == dlrm.NAME) for name in ("torch", "fbgemm")}
+    part = {name: _between(results, name, _is_lead_step) for name in ("torch", "fbgemm")}
+    return (
+        f"A training step of a whole DLRM recommender, dense layers included, is **{whole['torch']} times as fast** as "
+        f"with PyTorch's layers on two cores; {whole['fbgemm']} times as fast as with FBGEMM's. The embedding part "
+        f"alone, with 26 tables and SGD, is **{part['torch']} times as fast** as PyTorch's and {part['fbgemm']} times "
+        "as fast as FBGEMM's."
+    )
+
+
+def _is_lead_step(one: dict[str, str]) -> bool:
+    return (one["group"], one["table"]) == LEAD and one["column"] == STEP
+
+
+def _between(results: Results, name: str, counts: Callable[[dict[str, Any]], bool]) -> str:
+    """The lowest and the highest ratio to a peer, of the contests that count."""
+    ratios = [one["ratios"][name] for one in results["contests"] if counts(one) and name in one["ratios"]]
+    return f"{min(ratios):.3g} to {max(ratios):.3g}" if ratios else "?"
+
+
+def short(results: Results) -> str:
+    """For the README: ratios of the whole model, then of its embedding part, case by case."""
+    whole: dict[str, dict[str, str]] = {}
+    part: dict[str, dict[str, str]] = {}
+    for one in results["contests"]:
+        ratios = {name: f"{ratio:.3g} ×" for name, ratio in one["ratios"].items() if peer_of(name) == name}
+        if one["group"] == dlrm.NAME:
+            whole.setdefault(one["row"], {}).update((title_of(name), text) for name, text in ratios.items())
+        elif (one["group"], one["table"]) == LEAD:
+            cells = part.setdefault(one["row"], {})
+            cells.update((f"{one['column']}: {title_of(name)}", text) for name, text in ratios.items())
+    named = {"training step of a whole DLRM": whole, "the embedding part: 26 tables": part}
+    doubt = f"**{report.doubts(results)}** " if report.doubts(results) else ""
+    found = [_ratios(title, cells) for title, cells in named.items() if cells]
+    return "\n\n".join([*found, f"{doubt}{report.machine_line(results)}."])
+
+
 def machine(results: Results) -> str:
     """What it was measured on."""
     lines = [f"- {report.machine_line(results)}"]
     share = results["method"]["others_share_of_cores"]
     if share is not None:
-        lines.append(f"- others took {share:.1%} of the cores' time during the run")
+        lines.append(f"- other programs took {share:.1%} of the cores' time during the run")
     if doubt := report.doubts(results):
         lines.append(f"- **{doubt}**")
     return "\n".join(lines)
@@ -98,8 +139,8 @@ def limits(results: Results) -> str:
         if count:
             rows.append([group, str(count), str(count - len(missed))])
             late += [f"- {miss.text}" for miss in missed]
-    table = _table(["group", "figures with a limit", "met"], rows)
-    return f"{table}\n\nNot met:\n\n" + "\n".join(late) if late else table
+    counts = table(["group", "figures with a limit", "met"], rows)
+    return f"{counts}\n\nNot met:\n\n" + "\n".join(late) if late else counts
 
 
 def tables(results: Results) -> str:
@@ -110,12 +151,14 @@ def tables(results: Results) -> str:
             group = grid.group
             texts.append(f"### {GROUPS[group][0]}")
         headings = [heading.replace("\n", " ") for heading in grid.headings]
-        texts.append(f"**{grid.title}**\n\n{_table(headings, [[cell.text for cell in line] for line in grid.lines])}")
+        texts.append(f"**{grid.title}**\n\n{table(headings, [[cell.text for cell in line] for line in grid.lines])}")
     return "\n\n".join(texts)
 
 
 PARTS: dict[str, Callable[[Results], str]] = {
     "summary": summary,
+    "headline": headline,
+    "short": short,
     "machine": machine,
     "limits": limits,
     "tables": tables,
@@ -139,7 +182,7 @@ def _ratios(title: str, lines: dict[str, dict[str, str]]) -> str:
     """A table of ratios, with the columns in the order of their first appearance."""
     columns = list(dict.fromkeys(column for cells in lines.values() for column in cells))
     rows = [[line, *(cells.get(column, "") for column in columns)] for line, cells in lines.items()]
-    return _table([title, *columns], rows)
+    return table([title, *columns], rows)
 
 
 def _range(ratios: list[float]) -> str:
@@ -147,8 +190,9 @@ def _range(ratios: list[float]) -> str:
     return mean if len(ratios) == 1 else f"{mean} ({min(ratios):.3g} – {max(ratios):.3g})"
 
 
-def _table(headings: list[str], rows: list[list[str]]) -> str:
-    rule = ["---", *("---:" for _ in headings[1:])]
+def table(headings: list[str], rows: list[list[str]], *, right: bool = True) -> str:
+    """A table in Markdown; all columns but the first to the right, unless told otherwise."""
+    rule = ["---", *("---:" if right else "---" for _ in headings[1:])]
     return "\n".join(f"| {' | '.join(line)} |" for line in (headings, rule, *rows))
 
 

@@ -227,11 +227,11 @@ def doubts(results: Results) -> str:
     share, rounds = results["method"]["others_share_of_cores"], results["method"]["rounds"]
     reasons = []
     if share is not None and share > BUSY:
-        reasons.append(f"others took {share:.0%} of the cores' time meanwhile")
+        reasons.append(f"other programs took {share:.0%} of the cores' time meanwhile")
     # A core taken away slows PyTorch's OpenMP threads more than ours: such ratios would flatter us.
     disturbed = sum((one.get("others_share_of_cores") or 0) > BUSY for one in results["contests"])
     if disturbed:
-        reasons.append(f"others disturbed {disturbed} of {len(results['contests'])} contests")
+        reasons.append(f"other programs disturbed {disturbed} of {len(results['contests'])} comparisons")
     if rounds < ROUNDS:
         reasons.append(f"each was timed in {rounds} rounds only")
     return f"Provisional figures: {', and '.join(reasons)}." if reasons else ""

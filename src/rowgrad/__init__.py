@@ -45,7 +45,7 @@ __version__ = "0.1.0"
 
 _SUBMODULES = ("blocks", "features", "optim", "raw_ops", "sparse", "tables")
 # Not in `__all__`: a star import loads no framework, and hides none.
-_FRONT_ENDS = {"jax": "JAX", "tensorflow": "TensorFlow", "torch": "PyTorch"}
+_FRONT_ENDS = {"jax": "JAX", "keras": "Keras", "tensorflow": "TensorFlow", "torch": "PyTorch"}
 
 globals().update({name: getattr(_functions, name) for name in _top_level()})
 
@@ -58,6 +58,7 @@ __all__ = [
     "FilledRagged",
     "FilledRows",
     "InvalidArgumentError",
+    "KeyTable",
     "OrderedEntries",
     "OutOfMemoryError",
     "OutOfRangeError",
@@ -74,6 +75,7 @@ __all__ = [
     "SparseTensor",
     "SumGradient",
     "Table",
+    "TableSet",
     "embedding_lookup",
     "embedding_lookup_sparse",
     "errors",
@@ -90,8 +92,8 @@ __all__.sort()
 
 
 def __getattr__(name: str) -> _Any:
-    if name == "Table":
-        globals()["Table"] = table = _import_module("rowgrad.tables").Table
+    if name in ("KeyTable", "Table", "TableSet"):
+        globals()[name] = table = getattr(_import_module("rowgrad.tables"), name)
         return table
     if name == "SparseTensor":
         globals()["SparseTensor"] = tensor = _import_module("rowgrad.sparse").SparseTensor

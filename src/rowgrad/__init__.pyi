@@ -9,6 +9,7 @@ from rowgrad import blocks as blocks
 from rowgrad import errors as errors
 from rowgrad import features as features
 from rowgrad import jax as jax
+from rowgrad import keras as keras
 from rowgrad import optim as optim
 from rowgrad import raw_ops as raw_ops
 from rowgrad import sparse as sparse
@@ -45,7 +46,9 @@ from rowgrad.errors import OutOfRangeError as OutOfRangeError
 from rowgrad.errors import PageError as PageError
 from rowgrad.errors import RowgradError as RowgradError
 from rowgrad.sparse import SparseTensor as SparseTensor
+from rowgrad.tables import KeyTable as KeyTable
 from rowgrad.tables import Table as Table
+from rowgrad.tables import TableSet as TableSet
 
 __version__: str
 
@@ -58,6 +61,7 @@ __all__ = [
     "FilledRagged",
     "FilledRows",
     "InvalidArgumentError",
+    "KeyTable",
     "OrderedEntries",
     "OutOfMemoryError",
     "OutOfRangeError",
@@ -74,6 +78,7 @@ __all__ = [
     "SparseTensor",
     "SumGradient",
     "Table",
+    "TableSet",
     "blocks",
     "embedding_lookup",
     "embedding_lookup_sparse",

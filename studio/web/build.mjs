@@ -21,6 +21,18 @@ const page = {
   logLevel: "warning",
 };
 
+/** What was built before, as text: `import app from "built:app.js"`. */
+const built = {
+  name: "built",
+  setup({ onResolve, onLoad }) {
+    onResolve({ filter: /^built:/ }, ({ path }) => ({ path: join(here, "dist", path.slice("built:".length)), namespace: "built" }));
+    onLoad({ filter: /.*/, namespace: "built" }, ({ path }) => ({ contents: readFileSync(path, "utf8"), loader: "text" }));
+  },
+};
+
+// For notebooks: a module with the page in it.
+const widget = { ...page, entryPoints: { widget: "src/widget.ts" }, format: "esm", plugins: [built] };
+
 /** The folders of the packages that went into the bundle. */
 function packages(metafile) {
   const found = new Set();
@@ -65,5 +77,6 @@ if (process.argv.includes("--tests")) {
 } else {
   if (!existsSync("dist")) mkdirSync("dist");
   const { metafile } = await build(page);
+  await build(widget);
   writeFileSync("dist/licences.txt", licences(metafile));
 }

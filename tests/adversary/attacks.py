@@ -17,21 +17,13 @@ import numba
 import numpy as np
 
 import rowgrad
-from adversary.targets import Array, Target
+from adversary.damage import damage
+from adversary.targets import Array, Target, check
 from rowgrad._runtime import threads
 from rowgrad.errors import InvalidArgumentError, RowgradError
 
 Attack = Callable[[Target, float, np.random.Generator], None]
 CHILD_SECONDS = 60
-
-
-def check(target: Target, found: list[Array], expected: list[Array], when: str) -> None:
-    """The same bits."""
-    assert len(found) == len(expected), f"{target.name}: {len(found)} results {when}"
-    for one, other in zip(found, expected, strict=True):
-        same = one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
-        same = same or (one.dtype.kind == "O" and one.tolist() == other.tolist())
-        assert same, f"{target.name}: wrong result {when}"
 
 
 # Memory that changes
@@ -53,9 +45,10 @@ def _flip(array: Array, good: Array, wrong: Array, seed: int, rounds: int) -> in
 
 def flip(target: Target, seconds: float, random: np.random.Generator) -> None:
     """Another thread writes to each of the ids in turn while the call runs."""
-    for name in target.ids:
+    places = [(name, number) for name in target.ids for number in range(len(target.arrays(name)))]
+    for name, number in places:
         args = target.fresh()
-        ids, good = args[name].reshape(-1), target.args[name].reshape(-1)
+        ids, good = (target.arrays(name, given)[number].reshape(-1) for given in (args, target.args))
         if ids.size == 0:
             continue
         top = min(2**40, np.iinfo(ids.dtype).max - 1)
@@ -70,7 +63,7 @@ def flip(target: Target, seconds: float, random: np.random.Generator) -> None:
         writer = threading.Thread(target=write, daemon=True)
         writer.start()
         try:
-            for _ in until(seconds / len(target.ids)):
+            for _ in until(seconds / len(places)):
                 with suppress(RowgradError, IndexError):
                     target.results(args)
         finally:
@@ -94,8 +87,8 @@ def alarms(handler: Callable[..., Any], random: np.random.Generator) -> Iterator
 
 
 def reenter(target: Target, seconds: float, random: np.random.Generator) -> None:
-    """A signal handler makes the same call in the middle of a call."""
-    expected = target.results()
+    """A signal handler makes another call of the operator in the middle of a call: its buffers hold other things."""
+    expected, (args, answer) = target.results(), another(target)
     depth = 0
 
     def handler(*_: Any) -> None:
@@ -103,14 +96,29 @@ def reenter(target: Target, seconds: float, random: np.random.Generator) -> None
         if depth < 2:
             depth += 1
             try:
-                check(target, target.results(), expected, "in a signal handler")
+                check(target, target.results(args), answer, "in a signal handler")
             finally:
                 depth -= 1
 
     with alarms(handler, random) as next_alarm:
         for _ in until(seconds):
             next_alarm()
-            check(target, target.results(), expected, "after a signal handler made the same call")
+            check(target, target.results(), expected, "after a signal handler made another call")
+
+
+def another(target: Target) -> tuple[dict[str, Any], list[Array]]:
+    """Arguments that differ where they can, and their results: entries in another order, other values, or the same."""
+    for change_ids, change_values in ((True, True), (True, False), (False, True)):
+        args = target.fresh()
+        for name in args:
+            for array in target.arrays(name, args):
+                if name in target.ids and change_ids:
+                    array[...] = array[::-1].copy()
+                elif name not in target.ids and change_values and array.dtype.kind in "fiuc":
+                    array += array.dtype.type(1)
+        with suppress(RowgradError, IndexError):
+            return args, target.results(args)
+    return target.fresh(), target.results()
 
 
 class _Interrupt(BaseException):
@@ -122,19 +130,25 @@ def interrupt(target: Target, seconds: float, random: np.random.Generator) -> No
     expected = target.results()
     out = np.empty_like(expected[0]) if target.takes_out else None
 
+    is_calling = False
+
     def handler(*_: Any) -> None:
-        raise _Interrupt
+        if is_calling:  # a signal at the last moment may be handled after the timer was stopped
+            raise _Interrupt
 
     with alarms(handler, random) as next_alarm:
         for _ in until(seconds):
             with suppress(_Interrupt):
                 if out is not None:
                     out.view(np.uint8).fill(1)
+                is_calling = True
                 next_alarm()
                 try:
                     target.results(None if out is None else target.fresh(), **({} if out is None else {"out": out}))
                 finally:
+                    is_calling = False
                     signal.setitimer(signal.ITIMER_REAL, 0)
+            is_calling = False
             if out is not None:
                 left = out.copy()
                 time.sleep(2e-4)
@@ -233,6 +247,7 @@ ATTACKS: dict[str, Attack] = {
     "crowd": crowd,
     "fork": fork,
     "overlap": overlap,
+    "damage": damage,
 }
 
 

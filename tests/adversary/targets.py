@@ -4,9 +4,11 @@ Arguments are made from the catalogue: an operator's worked example is enlarged 
 operator is attacked without a line written for it.
 """
 
+import itertools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import util
 from typing import Any
 
@@ -26,11 +28,12 @@ REPEATS = (1, 40, 8000)
 HOME = os.getpid()
 # Sizes of the results of pages' operators are no addresses, and results that take most of the memory are no mistake.
 SIZES = ("shape", "dims")
+CALLS = itertools.count()  # that were made; threads may count at the same time
 
 
 @dataclass(frozen=True)
 class Target:
-    """A call: `run` takes the arguments by name. `ids` are those that kernels use as addresses."""
+    """A call: `run` takes the arguments by name. `ids` are those that kernels use as addresses; some are lists."""
 
     name: str
     args: Mapping[str, Any]
@@ -40,28 +43,55 @@ class Target:
 
     def fresh(self) -> dict[str, Any]:
         """The arguments, each array in memory of its own."""
-        return {name: np.array(value) if isinstance(value, np.ndarray) else value for name, value in self.args.items()}
+        return {name: _copy(value) for name, value in self.args.items()}
+
+    def arrays(self, name: str, args: Mapping[str, Any] | None = None) -> list[Array]:
+        """The arrays of one argument: itself, or those that it lists; of the target's own arguments unless told."""
+        value = (self.args if args is None else args)[name]
+        return [part for part in (value if isinstance(value, list) else [value]) if isinstance(part, np.ndarray)]
 
     def results(self, args: Mapping[str, Any] | None = None, **options: Any) -> list[Array]:
         """All that the call gives, as arrays."""
+        next(CALLS)
         found = self.run(**(self.fresh() if args is None else args), **options)
         return [np.asarray(part) for part in found] if isinstance(found, tuple) else [np.asarray(found)]
 
 
-def targets(pattern: str = "", id_dtype: Any = np.int64) -> list[Target]:
-    """All calls whose name contains `pattern`."""
-    found = [
-        of_operator(operator, repeats, id_dtype)
+def check(target: Target, found: list[Array], expected: list[Array], when: str) -> None:
+    """The same bits."""
+    assert len(found) == len(expected), f"{target.name}: {len(found)} results {when}"
+    for one, other in zip(found, expected, strict=True):
+        same = one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+        same = same or (one.dtype.kind == "O" and one.tolist() == other.tolist())
+        assert same, f"{target.name}: wrong result {when}"
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_copy(part) for part in value]
+    return np.array(value) if isinstance(value, np.ndarray) else value
+
+
+def plans(pattern: str = "", id_dtype: Any = np.int64) -> list[tuple[str, Callable[[], Target]]]:
+    """All calls whose name contains `pattern`: their names, and what makes them, which takes a while."""
+    found: list[tuple[str, Callable[[], Target]]] = [
+        (f"{operator.name} x{repeats}", partial(of_operator, operator, repeats, id_dtype))
         for operator in OPERATORS.values()
         if operator.role == "operator"
         for repeats in (REPEATS if operator.function else REPEATS[:2])
     ]
-    found += [_of_optimizer(name, pooled, repeats) for name in OPTIMIZERS for pooled in (False, True)
-              for repeats in REPEATS]  # fmt: skip
+    found += [(f"{name}.{method} x{repeats}", partial(_of_optimizer, name, method == "step_pooled", repeats))
+              for name in OPTIMIZERS for method in ("step", "step_pooled") for repeats in REPEATS]  # fmt: skip
     if util.find_spec("torch") is not None:
-        found += [make(name, repeats, id_dtype) for make in (_of_layer, _of_collection)
-                  for name in (None, "SGD", "Adagrad", "Adam") for repeats in REPEATS]  # fmt: skip
-    return [target for target in found if pattern.casefold() in target.name.casefold()]
+        found += [(f"{title} {name} x{repeats}", partial(make, name, repeats, id_dtype))
+                  for title, make in (("EmbeddingBag", _of_layer), ("EmbeddingBagCollection", _of_collection))
+                  for name in (None, *OPTIMIZERS) for repeats in REPEATS]  # fmt: skip
+    return [(name, make) for name, make in found if pattern.casefold() in name.casefold()]
+
+
+def targets(pattern: str = "", id_dtype: Any = np.int64) -> Iterator[Target]:
+    """All calls whose name contains `pattern`."""
+    return (make() for _, make in plans(pattern, id_dtype))
 
 
 def of_operator(operator: Operator, repeats: int, id_dtype: Any = np.int64) -> Target:
@@ -72,16 +102,37 @@ def of_operator(operator: Operator, repeats: int, id_dtype: Any = np.int64) -> T
         options = attributes if out is None else attributes | {"out": out}
         return operator(*(given[pin.name] for pin in operator.inputs), **options)
 
-    args = first_accepted(lambda form: run(**form), enlarged(operator, repeats, id_dtype=id_dtype))
+    args = first_accepted(lambda form: run(**form), _forms(operator, repeats, id_dtype))
     ids = tuple(
         fitter.pin.name
         for fitter in operator.fitters
         if fitter.is_ids
-        and not fitter.pin.many
-        and np.ndim(args[fitter.pin.name])
+        and (fitter.pin.many or np.ndim(args[fitter.pin.name]))
         and (operator.module == "raw_ops" or fitter.pin.name not in SIZES)
     )
     return Target(f"{operator.name} x{repeats}", args, ids, run, "out" in operator.options)
+
+
+def _forms(operator: Operator, repeats: int, id_dtype: Any) -> Iterator[dict[str, Any]]:
+    """The forms of `enlarged`; before them, where an operator takes lists of arrays, those with these enlarged too.
+
+    Splits of rows then count each entry so many times: all of a list, or, where lists are nested, the innermost.
+    """
+    usual = list(enlarged(operator, repeats, id_dtype=id_dtype))
+    if any(pin.many for pin in operator.inputs):
+        (plain, *_) = enlarged(operator, 1, id_dtype=id_dtype)
+        for is_nested in (False, True):
+            form = dict(plain)
+            for pin in operator.inputs:
+                value = form[pin.name]
+                if pin.shape.startswith("[N"):
+                    repeat = partial(np.repeat, repeats=repeats, axis=0)
+                    form[pin.name] = list(map(repeat, value)) if pin.many else repeat(value)
+                elif pin.many and pin.shape == "[R]":
+                    kept = len(value) - 1 if is_nested else 0
+                    form[pin.name] = [*value[:kept], *(part * repeats for part in value[kept:])]
+            yield form
+    yield from usual
 
 
 OPTIMIZERS = [name for name in optim.__all__ if isinstance(getattr(optim, name), type)

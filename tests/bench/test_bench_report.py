@@ -134,7 +134,7 @@ def test_the_terminal_shows_all(imagined, alone):
     recommender = "recommender: 65 of 65 figures are as good as they must be"
     assert recommender in text
     assert "10 × (≥ 15)" in text
-    assert "Provisional figures: others took 20% of the cores' time meanwhile." in text
+    assert "Provisional figures: other programs took 20% of the cores' time meanwhile." in text
     assert "TensorFlow 2.21.0" in " ".join(text.split())
     assert "µs" in shown(alone) or "ms" in shown(alone)
 
@@ -197,12 +197,14 @@ def test_disturbed_contests_are_counted(imagined):
     imagined["contests"][0]["others_share_of_cores"] = 0.5
     imagined["contests"][1]["others_share_of_cores"] = None
     count = len(imagined["contests"])
-    assert report.doubts(imagined) == f"Provisional figures: others disturbed 1 of {count} contests."
+    assert report.doubts(imagined) == f"Provisional figures: other programs disturbed 1 of {count} comparisons."
 
 
 def test_documents_without_markers_stay(imagined):
     assert documents.filled("# Nothing here\n", imagined) == "# Nothing here\n"
-    with pytest.raises(ValueError, match="no table called 'tabels'; there are summary, machine, limits, tables"):
+    with pytest.raises(
+        ValueError, match="no table called 'tabels'; there are summary, headline, short, machine, limits, tables"
+    ):
         documents.filled("<!-- bench:begin tabels -->\n<!-- bench:end -->\n", imagined)
 
 

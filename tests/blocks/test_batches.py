@@ -219,3 +219,52 @@ def test_files_that_change_are_looked_at_again(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.ones((5, 4), np.float32))
     assert session.run().raise_first()[str(found["x"])].shape == (5, 4)
     assert str(page.signal("x")) == "float32 [5, 4]"
+
+
+def test_splits_of_any_name() -> None:
+    page = counting(holdout=0.2, splits=["validation=0.3", "dev = 0.1"], seed=3)
+    session = Session(page)
+    session.run().raise_first()
+    source = session._source(page["data"])
+    assert {name: len(rows) for name, rows in source.examples.items()} == {"train": 4, "test": 2, "validation": 3,
+                                                                          "dev": 1}  # fmt: skip
+    assert sorted(row for rows in source.examples.values() for row in rows.tolist()) == list(range(10))
+    for name, rows in source.examples.items():
+        assert session.evaluate("mean", name)["mean"] == pytest.approx(rows.mean())
+    with pytest.raises(PageError, match="there is no split 'nobody'; there are: train, test, validation, dev"):
+        session.evaluate("mean", "nobody")
+    # What is held out for testing does not depend on further splits.
+    other = Session(counting(holdout=0.2, seed=3))
+    assert other.evaluate("mean")["mean"] == session.evaluate("mean")["mean"]
+    assert Page.from_json(page.to_json()) == page
+    assert 'splits={"validation": 0.3, "dev": 0.1}' in page.to_python()
+
+
+def test_a_column_names_the_splits(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("x,part\n1,train\n2,valid\n3,train\n4,valid\n5,test\n")
+    page = Page(folder=tmp_path)
+    page.add("Batches", "data", path="x.csv", columns=["x", "part"], split_by="part", batch_size=2, shuffle=False)
+    page.add("Cast", "real", x="data:x", DstT="float32")
+    page.add("ReduceMean", "mean", input="real", axis=[0])
+    session = Session(page)
+    assert session.evaluate("mean", "train")["mean"] == 2
+    assert session.evaluate("mean", "valid")["mean"] == 3
+    assert session.evaluate("mean")["mean"] == 5
+    assert session.loop(2, record=["data:x"])["data:x"][1].tolist() == [1, 3]
+    (tmp_path / "x.csv").write_text("x,part\n1,valid\n")
+    with pytest.raises(PageError, match="no example has the split 'train' in column part; there are: valid"):
+        session.run().raise_first()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"splits": ["a"]}, {"splits": ["a=x"]}, {"splits": ["=0.1"]}, {"splits": ["a=2"]}, {"splits": ["test=0.1"]},
+     {"splits": ["a=0.1", "a=0.2"]}, {"splits": ["a=0.6"], "holdout": 0.5}, {"splits": ["a=nan"]}, {"splits": [3]},
+     {"split_by": "nobody"}, {"split_by": "x", "holdout": 0.5}],
+)  # fmt: skip
+def test_wrong_splits_are_refused(wrong: dict[str, Any]) -> None:
+    page = counting()
+    before = page.to_json()
+    with pytest.raises(PageError):
+        page.change("data", **wrong)
+    assert page.to_json() == before

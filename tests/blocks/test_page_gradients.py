@@ -14,7 +14,7 @@ from rowgrad.errors import PageError
 
 DIFFERENTIABLE = {name: operator for name, operator in OPERATORS.items() if operator.gradient}
 # Values at which an operator is smooth: positive for logarithms and roots, off the kink for the rectifier.
-POSITIVE = {"Log", "Log1p", "Sqrt", "Div"}
+POSITIVE = {"Log", "Log1p", "Sqrt", "Div", "Pow", "Rsqrt"}
 
 
 def placed(operator: Operator) -> tuple[Page, list[str]]:

@@ -206,3 +206,47 @@ def test_a_loop_shows_its_progress_on_a_terminal(tmp_path: Path) -> None:
     assert b"/3000" in seen
     assert "loss:output: 9 in step 1" in output
     assert "times smaller" in output
+
+
+@pytest.fixture
+def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A page that trains, and tells its loss every second step."""
+    monkeypatch.chdir(tmp_path)
+    made = Page("training")
+    made.add("Variable", "w", initial_value=[4.0, -2.0])
+    made.add("Square", "squares", x="w")
+    made.add("ReduceSum", "loss", input="squares", axis=[0])
+    made.add("Print", "told", input="loss", data=["loss:output"], message="loss ", every=2)
+    made.add_training("loss", optimizer="SGD", lr=0.25)
+    made.save("t.page.json")
+    return Path("t.page.json")
+
+
+def test_a_loop_is_kept_as_csv_and_for_tensorboard(training: Path) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    done = run(
+        "run", training, "--loop", "4", "--fetch", "loss:output", "--csv", "r.csv", "--logdir", "logs/one", "--quiet"
+    )
+    assert done.exit_code == 0, done.output
+    assert "step 2, told: loss 5" in done.stdout
+    assert "step 4, told: loss 0.3125" in done.stdout
+    lines = Path("r.csv").read_text().splitlines()
+    assert lines == ["run,step,loss:output", "run,1,20.0", "run,2,5.0", "run,3,1.25", "run,4,0.3125"]
+    found = accumulator.EventAccumulator("logs/one")
+    found.Reload()
+    assert [(event.step, event.value) for event in found.Scalars("loss")] == [(1, 20), (2, 5), (3, 1.25), (4, 0.3125)]
+    done = run("run", training, "--loop", "4", "--every", "2", "--csv", "r.csv", "--force", "--quiet")
+    assert done.exit_code == 0, done.output
+    assert [line.split(",")[1] for line in Path("r.csv").read_text().splitlines()] == ["step", "2", "4"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [(["--csv", "r.csv"], "give --loop N too"), (["--logdir", "logs"], "give --loop N too"),
+     (["--loop", "2", "--csv", "t.page.json"], "t.page.json"), (["--loop", "2", "--every", "0"], "--every")],
+)  # fmt: skip
+def test_records_that_cannot_be_kept(training: Path, arguments: list[str], text: str) -> None:
+    done = run("run", training, *arguments)
+    assert done.exit_code != 0
+    assert text in done.output
+    assert Page.load(training).name == "training"

@@ -25,7 +25,7 @@ def test_modules_are_found() -> None:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for needed in ("torch", "jax"):
+    for needed in ("torch", "jax", "keras"):
         if name.startswith(f"rowgrad.{needed}"):
             framework(needed)
     monkeypatch.chdir(tmp_path)

@@ -19,7 +19,15 @@ from rowgrad.blocks import Page
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
 FENCE = re.compile(r"^```(python|pycon|console|json)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-FRAMEWORKS = re.compile(r"^(?:>>> )?(?:import|from) (?:rowgrad\.)?(torch|jax|optax|flax|equinox)\b", re.MULTILINE)
+OPENING = re.compile(r"^ *```([\w{}-]+)(?: [^`\n]*)?$", re.MULTILINE)
+# Snippets that need more than other tests have, and what runs them; of those for clusters, the syntax is checked.
+ELSEWHERE = {
+    ("docs/studio.md", "py"): "tests/studio/test_studio_widget.py",
+    ("docs/jax.md", "py"): "tests/docs/test_jax_documents.py",
+    ("docs/from_tensorflow.md", "py"): "tests/oracle/test_guide_tensorflow.py",
+    **dict.fromkeys([("docs/scale.md", kind) for kind in ("bash", "yaml", "py")], "tests/docs/test_documents.py"),
+}
+FRAMEWORKS = re.compile(r"^(?:>>> )?(?:import|from) (?:rowgrad\.)?(torch|jax|optax|flax|equinox|keras)\b", re.MULTILINE)
 EACH = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 
 
@@ -67,7 +75,45 @@ def _run_commands(text: str) -> None:
         assert [line.rstrip() for line in done.stdout.splitlines()] == expected.splitlines()
 
 
-@EACH
+def _anchors(path: Path) -> set[str]:
+    """What headings of a document are linked by, on the site and on GitHub."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+LINKING = sorted({*DOCUMENTS, *ROOT.glob("*.md"), *ROOT.glob("benchmarks/*.md"), *ROOT.glob("studio/*.md")})
+
+
+@pytest.mark.parametrize("path", LINKING, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(path: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8")):
-        assert "://" in target or (path.parent / target).exists(), target
+    """Files and headings within the repository exist; addresses outside of it are well formed."""
+    for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        name, _, anchor = target.partition("#")
+        if ":" in name:
+            assert re.fullmatch(r"https://[\w-]+(\.[\w-]+)+(/\S*)?", name), target
+        else:
+            found = path.parent / name if name else path
+            assert found.exists(), target
+            assert not anchor or anchor in _anchors(found), target
+
+
+@EACH
+def test_no_snippet_escapes(path: Path) -> None:
+    """Every code block has a kind that is run above, is no code, or has a test that is named here."""
+    name = path.relative_to(ROOT).as_posix()
+    for kind in set(OPENING.findall(path.read_text(encoding="utf-8"))) - {"python", "pycon", "console", "json", "text"}:
+        if not kind.startswith("{"):
+            assert (ROOT / ELSEWHERE[name, kind]).exists(), f"{name} has {kind} code that no test runs"
+
+
+def test_scripts_for_clusters_are_well_formed() -> None:
+    text = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
+    found = re.findall(r"^```(bash|yaml|py)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert {kind for kind, _ in found} == {"bash", "yaml", "py"}
+    for kind, code in found:
+        if kind == "py":
+            compile(code, "scale.md", "exec")
+        elif kind == "yaml":
+            assert all("kind" in part for part in framework("yaml").safe_load_all(code))
+        else:
+            subprocess.run(["bash", "-n"], input=code, text=True, check=True)

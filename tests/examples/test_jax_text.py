@@ -28,7 +28,7 @@ def test_the_figures_are_those_of_the_guide(tmp_path: Path) -> None:
     assert "training" in done.stderr
     first, last, right = map(float, re.findall(r"\d+\.\d+", done.stdout)[:3])
     assert picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 10_000
-    stated = re.search(r"loss from (\S+) to (\S+), and tells (\S+) % of", (ROOT / "docs/jax.md").read_text("utf-8"))
+    stated = re.search(r"loss falls from (\S+) to (\S+), and (\S+) % of", (ROOT / "docs/jax.md").read_text("utf-8"))
     assert stated is not None
     # The texts are seeded; only rounding may differ from machine to machine.
     assert abs(first - float(stated[1])) < 0.002

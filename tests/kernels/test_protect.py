@@ -122,6 +122,33 @@ def test_an_interrupted_loading_can_be_repeated(tmp_path: Path) -> None:
     assert run(INTERRUPTED_LOADING, tmp_path) == "interrupted True"
 
 
+INTERRUPTED_ELSEWHERE = """
+import _imp
+signal.alarm(120)
+_imp.acquire_lock()  # as an exception in the middle of any import may leave it
+print(clear(), _imp.lock_held())
+"""
+
+
+def test_an_import_lock_that_an_interrupt_left_held_hangs_nothing(tmp_path: Path) -> None:
+    assert run(INTERRUPTED_ELSEWHERE, tmp_path) == "True False"
+
+
+IN_THE_IMPORT_LOCK = """
+import _imp
+signal.alarm(120)
+code = compile("_imp.acquire_lock(); done = call(); held = _imp.lock_held(); _imp.release_lock()",
+               "<frozen importlib._bootstrap>", "exec")
+scope = {"_imp": _imp, "call": clear}
+exec(code.replace(co_name="_get_module_lock"), scope)
+print(scope["done"], scope["held"])
+"""
+
+
+def test_a_signal_handler_in_the_middle_of_an_import_can_call(tmp_path: Path) -> None:
+    assert run(IN_THE_IMPORT_LOCK, tmp_path) == "True True"
+
+
 FORK_WHILE_COMPILING = """
 begun = threading.Event()
 when_compiling(begun.set, "start")

@@ -94,7 +94,9 @@ def test_strings_of_segments_are_joined_in_their_order(kind: Any) -> None:
     between = "; " if kind is str else b"; "
     for segment in range(10):
         for column in range(2):
-            expected = between.join([inputs[i, column] for i in range(40) if ids[i] == segment])
+            expected = type(between)()
+            for i in np.flatnonzero(ids == segment):  # as in TensorFlow: no separator behind nothing
+                expected += (between if expected else expected) + inputs[i, column]
             assert found[segment, column] == expected
 
 
@@ -149,3 +151,38 @@ def test_no_strings_have_no_hashes(kind: Any) -> None:
     for strings in (np.array([], kind), np.empty((0, 2), kind)):
         found = features.fingerprint64(strings)
         assert (found.dtype, found.shape) == (np.dtype(np.uint64), strings.shape)
+
+
+class _Text(str):
+    """A string that is no plain `str`."""
+
+
+@pytest.mark.parametrize("odd", [None, "caf\xe9", "\u4e2d", _Text("own"), "", "zero\0inside", "long" * 5000])
+def test_many_objects_are_read_as_few_are(odd: str | None) -> None:
+    """Many are read by a kernel, if all are `bytes` or ASCII; few, and all others, by Python."""
+    texts: list[Any] = [f"feature {i}" if i % 3 else b"bytes %d" % i for i in range(2000)]
+    if odd is not None:
+        texts[1234] = odd
+    many = raw_ops.StringToHashBucketFast(np.array(texts, object), num_buckets=10**9)
+    few = [raw_ops.StringToHashBucketFast(np.array(texts[at : at + 100], object), num_buckets=10**9)
+           for at in range(0, len(texts), 100)]  # fmt: skip
+    np.testing.assert_array_equal(many, np.concatenate(few))
+
+
+def test_objects_that_are_no_text_are_refused() -> None:
+    with pytest.raises(rowgrad.DTypeError, match="input has a float in it"):
+        raw_ops.StringToHashBucketFast(np.array([b"a"] * 1000 + [1.5], object), num_buckets=10)
+
+
+@pytest.mark.parametrize("size", [3, 5000])
+def test_what_is_no_text_is_named(size: int) -> None:
+    words = np.array([b"a"] * size, object)
+    words[1] = None
+    with pytest.raises(rowgrad.DTypeError, match="NoneType") as caught:
+        features.fingerprint64(words)
+    assert (caught.value.code, caught.value.position) == ("wrong-dtype", 1)
+
+
+def test_empty_strings_that_a_join_begins_with() -> None:
+    found = raw_ops.UnsortedSegmentJoin(["", "", "a", "", "b"], [0, 0, 1, 1, 1], 2, separator="-")
+    assert found.tolist() == ["", "a--b"]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import rowgrad.blocks
+from rowgrad import raw_ops
 from rowgrad._ops import Operator
 from rowgrad._ops.gradients import apply_to_arrays
 from rowgrad.blocks.operators import BLOCKS
@@ -45,3 +46,8 @@ def test_booleans_are_no_whole_numbers(operator: Operator, name: str) -> None:
 
 def test_booleans_stay_values() -> None:
     np.testing.assert_array_equal(rowgrad.blocks.raw_ops.Cast([True, False], DstT="int32"), [1, 0])
+
+
+def test_text_among_nested_numbers_is_refused() -> None:
+    with pytest.raises(rowgrad.RowgradError, match="indices"):
+        raw_ops.SparseReorder([[0, 0], np.array(["a", "b"])], [1.0, 2.0], [2, 2])

@@ -45,6 +45,32 @@ def test_gradients_of_softmax(order: str) -> None:
     check("SparseSoftmax", entries)
 
 
+@pytest.mark.parametrize("kind", ["shuffled", "repeated", "one side empty"])
+def test_large_sums_of_entries_in_any_order(kind: str) -> None:
+    """Threads share what ascends; the rest meets as it does on one thread."""
+    args: dict[str, Any] = {}
+    for name, size in (("a", 40_000), ("b", 25_000)):
+        indices = np.stack([RNG.integers(0, 300, size), RNG.integers(0, 50, size)], axis=1)
+        if kind != "shuffled":
+            indices = indices[np.lexsort(indices.T[::-1])]
+        indices = indices[:0] if kind == "one side empty" and name == "a" else indices
+        args |= {f"{name}_indices": indices, f"{name}_values": RNG.standard_normal(len(indices)),
+                 f"{name}_shape": np.array([300, 50])}  # fmt: skip
+    results = []
+    for threads in (1, 2, 3):
+        rowgrad.set_num_threads(threads)
+        total = functions.sparse_add(**args, thresh=np.float64(0.1))
+        grad = np.arange(1.0, len(total.sum_indices) + 1)
+        back = functions.sparse_add_grad(grad, args["a_indices"], args["b_indices"], total.sum_indices)
+        results.append([*total, *functions.sparse_sparse_maximum(**args), *back])
+    for other in results[1:]:
+        for one, two in zip(results[0], other, strict=True):
+            np.testing.assert_array_equal(one, two)
+    expected = naive.sparse_add(**args, thresh=np.float64(0.1))
+    for one, two in zip(results[0], expected, strict=False):
+        np.testing.assert_array_equal(one, np.asarray(two))
+
+
 def test_large_calls() -> None:
     """The same for every number of threads, and as the plain loops have it."""
     shape = [200, 300]

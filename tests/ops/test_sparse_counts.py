@@ -72,3 +72,9 @@ def test_errors(call: Any, message: str) -> None:
     with pytest.raises(RowgradError) as info:
         call()
     assert str(info.value) == message
+
+
+def test_no_weights_may_have_any_shape() -> None:
+    none = np.empty((2, 0), np.int64)
+    found = raw_ops.SparseBincount([[0, 0], [0, 1]], [1, 1], [1, 2], 3, none)
+    assert found.tolist() == raw_ops.RaggedBincount([0, 2], [1, 1], 3, none).tolist() == [[0, 2, 0]]

@@ -41,6 +41,8 @@ GRAPH_NAMES: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] =
     "ConcatOffset": ("ConcatOffset", lambda given: {"concat_dim": given["axis"], "shape": given["shapes"]}),
     "Cast": ("Cast", lambda given: {**given, "DstT": tf.as_dtype(given["DstT"])}),
     "Add": ("AddV2", dict),
+    "Unique": ("Unique", lambda given: {**given, "out_idx": tf.as_dtype(given.get("out_idx", "int32"))}),
+    "UniqueWithCounts": ("UniqueWithCounts", lambda given: {**given, "out_idx": tf.as_dtype(given["out_idx"])}),
     "Shape": ("Shape", lambda given: {**given, "out_type": tf.as_dtype(given.get("out_type", "int32"))}),
     "Size": ("Size", lambda given: {**given, "out_type": tf.as_dtype(given.get("out_type", "int32"))}),
 }
@@ -94,6 +96,8 @@ def values(dtype: str, shape: tuple[int, ...], *, positive: bool = False) -> Arr
 
 # Types that rowgrad takes and TensorFlow's kernels do not.
 ONLY_HERE = {
+    "Cumsum": ("uint32",),
+    "Where": ("float16",),
     "SquaredDifference": ("int8", "int16"),
     "Range": ("int8", "int16", "uint8", "uint16", "uint32", "uint64"),
     "MatMul": ("int8", "int16", "uint8", "uint16", "uint32", "uint64"),
@@ -115,7 +119,7 @@ TYPED = [pytest.param(operator.name, dtype, id=f"{operator.name}-{dtype}")
 @pytest.mark.parametrize(("name", "dtype"), TYPED)
 def test_elementwise(name: str, dtype: str) -> None:
     pins = [pin.name for pin in OPERATORS[name].inputs]
-    positive = name in ("Sqrt", "Log", "Div")
+    positive = name in ("Sqrt", "Log", "Div", "Pow", "Rsqrt")
     for shapes in SHAPES:
         equal = name == "ReluGrad"
         arrays = {pin: values(dtype, shapes[0] if equal else shape, positive=positive)

@@ -327,9 +327,10 @@ def test_the_patch_ends() -> None:
     table = tf.constant(RNG.random((10, 6)).astype(np.float32))
     wanted = tf.nn.embedding_lookup_sparse(table, ids, None)
     calls: list[str] = []
-    pooled = _lookups._pooled
+    pooled, small = _lookups._pooled, _lookups.SMALL
     try:
         _lookups._pooled = lambda *args: calls.append("ours") or pooled(*args)
+        _lookups.SMALL = 0
         with pytest.raises(KeyError), rowgrad.tensorflow.patch():
             with rowgrad.tensorflow.patch():
                 same(tf.nn.embedding_lookup_sparse(table, ids, None), wanted)
@@ -341,14 +342,22 @@ def test_the_patch_ends() -> None:
         assert embedding_ops.embedding_lookup_sparse_impl is theirs
         same(tf.nn.embedding_lookup_sparse(table, ids, None), wanted)
         assert len(calls) == 3
+        _lookups.SMALL = small
+        with rowgrad.tensorflow.patch():  # few ids are left to TensorFlow, unless rowgrad's function is called
+            same(tf.nn.embedding_lookup_sparse(table, ids, None), wanted)
+            assert len(calls) == 3
+            rowgrad.tensorflow.embedding_lookup_sparse(table, ids, None)
+            assert len(calls) == 4
     finally:
-        _lookups._pooled = pooled
+        _lookups._pooled, _lookups.SMALL = pooled, small
     assert (_lookups._users, _lookups._everywhere) == (0, 0)
 
 
-def test_keras_trains_with_the_patch() -> None:
+def test_keras_trains_with_the_patch(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same losses, to the bit where sums are."""
     import keras
+
+    monkeypatch.setattr(_lookups, "SMALL", 0)
 
     def train() -> list[float]:
         keras.utils.set_random_seed(3)

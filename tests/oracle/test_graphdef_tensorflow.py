@@ -15,7 +15,7 @@ from rowgrad._ops import Operator
 from rowgrad._runtime.dtypes import NUMBERS
 from rowgrad.blocks import Page, Session
 from rowgrad.blocks._graphdef.export import tensor_names
-from rowgrad.blocks._graphdef.names import GRAPH_OPS, KNOWN
+from rowgrad.blocks._graphdef.names import ATTRIBUTE_NAMES, GRAPH_OPS, KNOWN, PARTS
 from rowgrad.blocks._graphdef.recipes import RECIPES
 from rowgrad.blocks.operators import BLOCKS
 from rowgrad.errors import PageError
@@ -30,7 +30,7 @@ from tensorflow.python.framework import op_def_registry
 v1 = tf.compat.v1
 # Sums and products of floats round in another order there.
 MATH = ("elementwise", "reductions", "losses", "sparse_dense", "updates", "products", "choosing", "random")
-EXPORTED = [name for name in example_pages.EXAMPLES if name in GRAPH_OPS or name in RECIPES or name == "ConcatOffset"]
+EXPORTED = [name for name in example_pages.EXAMPLES if name in GRAPH_OPS or name in RECIPES or name in PARTS]
 # TensorFlow has these only in functions that XLA compiles (deviation D15).
 COMPILED = ("SegmentSumV2", "SegmentProdV2", "SegmentMaxV2", "SegmentMinV2")
 
@@ -141,9 +141,10 @@ def test_the_table_is_that_of_tensorflow(name: str) -> None:
         counted = entry.counted if pin.many else ""
         assert argument.number_attr or argument.type_list_attr == entry.lists.get(pin.name, counted)
     attributes = {attribute.name for attribute in registered.attr}
-    assert {*entry.types, *entry.attributes} <= attributes
+    called = {attribute: ATTRIBUTE_NAMES.get((name, attribute), attribute) for attribute in entry.attributes}
+    assert {*entry.types, *called.values()} <= attributes
     for attribute in (each for each in operator.attributes if each.name in entry.attributes):
-        stated = next(a for a in registered.attr if a.name == attribute.name)
+        stated = next(a for a in registered.attr if a.name == called[attribute.name])
         if stated.HasField("default_value") and attribute.kind == "bool":
             assert stated.default_value.b == attribute.default
 

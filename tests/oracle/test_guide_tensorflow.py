@@ -1,5 +1,6 @@
 """What docs/from_tensorflow.md says of TensorFlow is true of TensorFlow, and the recorded numbers are its own."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import rowgrad
 from rowgrad import RowGradient, optim
 
 ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "docs" / "from_tensorflow.md"
 KERAS = tf.keras.optimizers
 LR = 0.125
 ROWS, WIDTH, STEPS = 12, 3, 20
@@ -95,3 +97,29 @@ def test_the_record_is_what_tensorflow_gives() -> None:
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("largest difference") == 12
+
+
+class Pooled(tf.keras.Model):  # type: ignore[misc]
+    """A look-up in the way of feature columns, and a dense layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.head = tf.Variable(tf.ones([50, 4])), tf.keras.layers.Dense(1, kernel_initializer="ones")
+
+    def call(self, ids: Any) -> Any:
+        return self.head(tf.nn.safe_embedding_lookup_sparse(self.table, tf.sparse.from_dense(ids), combiner="mean"))
+
+
+@pytest.mark.filterwarnings("ignore:.shuffle=True. was passed")  # Keras says so of every data set
+def test_the_snippet_of_patch_trains_as_tensorflow_does() -> None:
+    (code,) = re.findall(r"^```py\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    found = []
+    for source in (code, "model.fit(batches)"):
+        model = Pooled()
+        model.compile("sgd", "mse")
+        ids = np.random.default_rng(1).integers(1, 50, (1024, 4))
+        batches = tf.data.Dataset.from_tensor_slices((ids, np.ones((1024, 1), np.float32))).batch(512)
+        exec(compile(source, "from_tensorflow.md", "exec"), {"model": model, "batches": batches})
+        found.append(model.head.kernel.numpy())
+    np.testing.assert_allclose(*found, rtol=1e-5)
+    assert (found[0] != 1).all()

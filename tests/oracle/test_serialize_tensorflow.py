@@ -81,7 +81,7 @@ def test_texts_are_the_same(name: str, dtype: np.dtype[Any]) -> None:
     @given(spoiled(dtype))
     def check(inputs: dict[str, Any]) -> None:
         text = agree(name, inputs)
-        if text is None:
+        if text is None or (inputs["sparse_shape"] < 0).any():  # TensorFlow ends the process when it reads such a text
             return
         for back in ("DeserializeSparse", "DeserializeManySparse"):
             for shaped in (text, text[None], text[..., None, :], text[..., :2], text[:0], np.stack([text, text])):

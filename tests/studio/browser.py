@@ -39,6 +39,13 @@ TOKEN = "a-token-for-tests"
 SIZE = {"width": 1280, "height": 720}
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 PATIENCE = 30_000  # milliseconds; kernels may have to be compiled first
+# How bright the paper is that an element stands on, from 0 to 1.
+LUMINANCE = """(element) => {
+    let at = element, colour = "rgba(0, 0, 0, 0)";
+    for (; at && /, 0\\)$/.test(colour); at = at.parentElement) colour = getComputedStyle(at).backgroundColor;
+    const [red, green, blue] = colour.match(/[\\d.]+/g).map(Number);
+    return (0.2126 * red + 0.7152 * green + 0.0722 * blue) / 255;
+}"""
 
 
 class Server:
@@ -279,7 +286,7 @@ def drop(desk: Desk, name: str, content: bytes) -> None:
 
 def _is_built() -> bool:
     """The bundle is there, and no older than what it is made of."""
-    made = WEB / "dist" / "app.js"
+    made = WEB / "dist" / "widget.js"  # the last that is built
     sources = [path for place in ("src", "static") for path in (WEB / place).rglob("*") if path.is_file()]
     return made.exists() and made.stat().st_mtime >= max(path.stat().st_mtime for path in [*sources, WEB / "build.mjs"])
 

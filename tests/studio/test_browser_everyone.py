@@ -1,6 +1,7 @@
 """For everyone: dark mode, no violation that axe finds, small windows, reduced motion, the list of keys, the tour."""
 
 import json
+import re
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -9,16 +10,10 @@ from typing import Any
 import pytest
 
 from rowgrad.blocks import Page
-from studio.browser import ROOT, Desk, drop, expect
+from studio.browser import LUMINANCE, ROOT, Desk, drop, expect
 
 Desks = Callable[..., Desk]
 NUMBERS = count()
-LUMINANCE = """(element) => {
-    let at = element, colour = "rgba(0, 0, 0, 0)";
-    for (; at && /, 0\\)$/.test(colour); at = at.parentElement) colour = getComputedStyle(at).backgroundColor;
-    const [red, green, blue] = colour.match(/[\\d.]+/g).map(Number);
-    return (0.2126 * red + 0.7152 * green + 0.0722 * blue) / 255;
-}"""
 
 
 @pytest.fixture(scope="session")
@@ -105,6 +100,56 @@ def test_axe_finds_no_violation_in_groups_tabs_menus_and_data(desks: Desks, axe:
     drop(desk, "axe.csv", b"words,label\n1 2,0\n3,1\n")
     expect(desk.page.get_by_role("checkbox", name="Column words")).to_be_visible()
     assert _violations(desk, axe) == []
+
+
+PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+
+
+@pytest.mark.parametrize(
+    "options", [{"color_scheme": "light"}, {"color_scheme": "dark"}, PHONE], ids=["light", "dark", "phone"]
+)
+def test_axe_finds_no_violation_in_results_runs_and_lessons(desks: Desks, axe: str, options: dict[str, Any]) -> None:
+    page = Page("looked at")
+    page.add("Variable", "table", initial_value=[[float(3 * r + c) for c in range(3)] for r in range(40)], at=(40, 60))
+    page.add("SparseSegmentSum", "pooled", data="table", indices=[0, 0, 5], segment_ids=[0, 0, 1], at=(380, 60))
+    page.add("ReduceMean", "loss", input="pooled", axis=[0, 1], at=(720, 60))
+    page.move(page.add_training("loss", None, "Adagrad", lr=0.1).name, 1060, 60)
+    desk = desks(**options)
+    desk.show(page)
+    for lesson in ("Pooling and its gradient", "Compact or dense"):
+        _press(desk, "Examples")
+        assert _violations(desk, axe) == []
+        desk.dialog("Examples").get_by_role("button", name=re.compile(f"^{lesson}.* steps$")).click()
+        expect(desk.page.get_by_role("region", name="Lesson")).to_contain_text(lesson)
+        assert _violations(desk, axe) == []
+        desk.page.get_by_role("button", name="Leave the lesson").click()
+    desk.show(page)
+    if "is_mobile" in options:  # panels lie over the canvas there
+        for panel in ("Inspector panel", "Palette panel"):
+            if desk.tool(panel).get_attribute("aria-pressed") == "true":
+                _press(desk, panel)
+    desk.run()
+    _press(desk, "Loop")
+    assert _violations(desk, axe) == []
+    desk.dialog("Loop").get_by_role("button", name="Start the loop").click()
+    expect(desk.status).to_contain_text("Loop of 100 steps finished")
+    assert _violations(desk, axe) == []
+    desk.page.get_by_role("button", name="Sweep", exact=True).click()
+    assert _violations(desk, axe) == []
+    desk.page.keyboard.press("Escape")
+    desk.page.get_by_role("button", name="Hide the chart").click()
+    desk.page.get_by_role("button", name="Enlarge ref of table").evaluate("(button) => button.click()")
+    for tab in ("Table", "Heat-map", "Histogram", "Plot", "Projection", "Why this number?"):
+        desk.page.get_by_role("tab", name=tab, exact=True).click()
+        shown = desk.page.get_by_role("dialog").get_by_role("img").or_(desk.page.get_by_role("cell"))
+        expect(shown.or_(desk.page.get_by_role("region", name="Why table")).first).to_be_visible()
+        assert _violations(desk, axe) == [], tab
+
+
+def _press(desk: Desk, name: str) -> None:
+    """Press a button of the toolbar, which may have to be scrolled to."""
+    desk.tool(name).scroll_into_view_if_needed()
+    desk.tool(name).click()
 
 
 @pytest.mark.parametrize(("scheme", "is_dark"), [("light", False), ("dark", True)])

@@ -145,3 +145,26 @@ def test_training_is_one_dialog(desks: Desks) -> None:
     desk.type("training", "alpha", "0.2")
     expect(desk.tool("Undo")).to_have_attribute("title", re.compile("change training"))
     assert desk.file()["groups"][0]["training"]["settings"]["alpha"] == 0.2
+
+
+def test_a_collapsed_group_is_copied_with_what_is_in_it(desks: Desks) -> None:
+    page = Page("copied groups")
+    page.add("Const", "a", value=[1.0, 2.0], dtype="float32", at=(0, 60))
+    page.add("Square", "b", x="a", at=(340, 60))
+    page.add("Neg", "c", x="b", at=(680, 60))
+    page.group(["b", "c"], "half")
+    page.collapse("half")
+    desk = desks().show(page).skip_tour()
+    _select(desk, "half", "a")
+    desk.page.keyboard.press("Control+c")
+    expect(desk.status).to_contain_text("Copied 2 blocks.")
+    desk.page.keyboard.press("Control+v")
+    expect(desk.status).to_contain_text("Pasted 2 blocks.")
+    expect(desk.block("half_1")).to_be_visible()
+    blocks = desk.blocks()
+    assert {"a_1", "b_1", "c_1"} <= set(blocks)
+    assert blocks["b_1"]["inputs"] == {"x": "a_1:output"} and blocks["c_1"]["inputs"] == {"x": "b_1:y"}
+    assert blocks["b_1"]["group"] == "half_1"
+    desk.page.get_by_role("button", name="Open half_1").click()
+    desk.run()
+    assert desk.numbers("c_1", "y") == [[-1, -4]]

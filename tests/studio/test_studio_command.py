@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rowgrad._cli import app
+from rowgrad.blocks import Page, Session
 from rowgrad_studio import launch
 
 
@@ -33,6 +34,24 @@ def test_a_folder(folder, served):
     assert served[0][0] == (folder, "deep/x.page.json")
     assert run("--folder", folder).exit_code == 0
     assert served[1] == ((folder, None), {"port": 0, "browser": True})
+
+
+def test_the_example_of_an_operator(served, tmp_path):
+    assert run("--folder", tmp_path, "--example", "sparse_segment_mean_grad").exit_code == 0
+    assert served[0][0] == (tmp_path, "SparseSegmentMeanGrad.page.json")
+    path = tmp_path / "SparseSegmentMeanGrad.page.json"
+    page = Page.load(path)
+    assert Session(page).run()["SparseSegmentMeanGrad"].output.shape == (3, 3)
+    path.write_text(changed := path.read_text().replace("worked example", "my own"))
+    assert run("--folder", tmp_path, "--example", "SparseSegmentMeanGrad").exit_code == 0
+    assert path.read_text() == changed
+
+
+def test_an_example_of_nothing(served, tmp_path):
+    result = run("--folder", tmp_path, "--example", "SparseSegmentMeen")
+    assert result.exit_code == 2 and "did you mean SparseSegmentMean" in result.stderr
+    assert run("x.page.json", "--example", "Add").exit_code == 2
+    assert not served and not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("args", [("missing.page.json",), ("--folder", "missing"), ("--port", "99999")])

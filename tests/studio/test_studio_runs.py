@@ -64,7 +64,7 @@ def test_an_error_is_on_its_pin_and_others_wait_for_it(tab):
 
 def test_a_loop_records_every_step(empty):
     training(empty)
-    assert empty.do("loop", steps=50, record=["ReduceSum:output"]) == {"steps": 50}
+    assert empty.do("loop", steps=50, record=["ReduceSum:output"])["steps"] == 50
     told = [event for event in empty.events if event["event"] == "progress"]
     losses = [value for event in told for value in event["recorded"].get("ReduceSum:output", ())]
     assert len(losses) == 50
@@ -102,7 +102,7 @@ def test_a_loop_without_end_is_stopped_and_the_page_is_drawn_on_meanwhile(empty,
 
 def test_a_failing_step_ends_a_loop(tab):
     tab.do("change", block="mean", set={"indices": [0, 7, 2]})
-    assert tab.do("loop", steps=5) == {"steps": 0}
+    assert tab.do("loop", steps=5) == {"steps": 0, "run": 1, "paused": False}
     assert tab.results["mean"]["status"] == "failed"
 
 

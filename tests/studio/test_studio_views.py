@@ -141,10 +141,21 @@ def test_what_is_sent_is_what_protocol_ts_says(client, tab):
         "progress": "ProgressEvent",
         "disk": "DiskEvent",
         "saved": "SavedEvent",
+        "runs": "RunsEvent",
     }
     for event in tab.events:
         check(event, kinds[event["event"]], event["event"])
-    assert {event["event"] for event in tab.events} >= {"page", "results", "progress", "saved"}
+    assert {event["event"] for event in tab.events} >= {"page", "results", "progress", "saved", "runs"}
+    with client.tab(tab.document) as late:
+        late.hear(lambda: late.events[-1]["event"] == "runs")
+        check(late.events[-1], "RunsEvent", "runs")
+    looks = {"window": "Rows", "region": "Region", "histogram": "Histogram", "series": "Series",
+             "projection": "Projection"}  # fmt: skip
+    for what, kind in looks.items():
+        found = client.get(f"/api/documents/{tab.document}/look/{what}", block="BroadcastTo", pin="output")
+        check(found.json, kind, what)
+    why = client.get(f"/api/documents/{tab.document}/explain", block="mean", pin="output", index="2,1")
+    check(why.json, "Explained", "explain")
     error = tab.refused("connect", source="grad:output", target="mean:indices")
     check(error, "Problem", "error")
     for answer in tab.answers.values():

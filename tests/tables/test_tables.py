@@ -1,7 +1,11 @@
 """A table on disk does what an array in memory does, keeps it, and takes no memory for what is flushed."""
 
+import ctypes
+import mmap
 import os
+import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +159,40 @@ def test_what_others_write_to_the_array_is_kept(tmp_path: Path) -> None:
         assert table.steps == 1
         assert (table.array[[5, 2999]] == 7).all()
         assert (table.array[6] == np.float32(0.006)).all()
+
+
+def is_cached(file: Path, offset: int) -> bool:
+    """Whether the system has that page of a file in memory; looking does not change it."""
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, mmap.MAP_PRIVATE) as mapped:
+        pages, address = ctypes.create_string_buffer(1), ctypes.addressof(ctypes.c_char.from_buffer(mapped))
+        assert ctypes.CDLL(None).mincore(ctypes.c_void_p(address + offset), ctypes.c_size_t(1), pages) == 0
+        return bool(pages.raw[0] & 1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell what they have in memory")
+def test_rows_are_read_ahead(tmp_path: Path) -> None:
+    """The pages of the rows that were asked for, also of one that lies in two pages; not those between."""
+    rows, width = 100_000, 60  # 240 bytes: row 51,217 lies in pages 3000 and 3001
+    make(tmp_path / "t", rows=rows, width=width).close()
+    file = tmp_path / "t" / "rows.bin"
+    os.sync()
+    descriptor = os.open(file, os.O_RDONLY)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(descriptor)
+    with Table.open(tmp_path / "t") as table:
+        wanted, between = [3000 * 4096, 3001 * 4096, 80_000 * 240 // 4096 * 4096], 4000 * 4096
+        if is_cached(file, between) or any(is_cached(file, place) for place in wanted):
+            pytest.skip("the system does not drop what it has of a file")
+        table.prefetch([80_000, 51_217])
+        end = time.monotonic() + 60
+        while not all(is_cached(file, place) for place in wanted) and time.monotonic() < end:
+            time.sleep(0.01)
+        assert [is_cached(file, place) for place in (*wanted, between)] == [True, True, True, False]
+        assert (table.array[51_217] == np.float32(0.217)).all()
+        assert table.steps == 0
+        table.prefetch([])
+        with pytest.raises(rowgrad.OutOfRangeError, match="the rows of the table"):
+            table.prefetch([rows])
 
 
 @pytest.mark.parametrize("width", [1, 3, 20, 1024, 1500])

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from table_logs import leave_journal, leave_log
 from table_training import batch, first_rows
 
 from optional import framework
 from rowgrad import Table, optim
 from rowgrad.errors import FileError
-from rowgrad.tables import _journal as journal
 
 ROWS, WIDTH = 5000, 32
-FILES = ["header.json", "rows.bin", "state.sum.bin", "journal.bin", "lock"]
+FILES = ["header.json", "rows.bin", "state.sum.bin", "journal.bin", "log.1", "commits.bin", "lock"]
 OPEN = """
 import sys
 import rowgrad
@@ -49,15 +49,6 @@ def run(code: str, *arguments: object) -> str:
     done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], stdout=subprocess.PIPE, text=True,
                           timeout=120)  # fmt: skip
     return done.stdout if done.returncode == 0 else f"ended with {done.returncode}"
-
-
-def leave_journal(path: Path) -> None:
-    """A complete journal, to step 2."""
-    with Table.open(path) as table:
-        train(table)
-        changed = {name: (part, part.changed()) for name, part in table._parts.items()}
-        journal.write(path, table._header.at(2, table.optimizer.as_dict()), changed)
-        table.close(flush=False)
 
 
 # The lock
@@ -115,12 +106,15 @@ def test_files_that_were_put_in_place_of_the_open_ones_are_left_alone(path: Path
         table.close(flush=False)
 
 
+@pytest.mark.parametrize("leave", [leave_log, leave_journal])
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
-def test_a_file_system_without_locks_can_be_read(path: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_can_be_read(
+    path: Path, number: int, leave: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def flock(file: int, operation: int) -> None:
         raise OSError(number, os.strerror(number))
 
-    leave_journal(path)
+    leave(path, train)
     monkeypatch.setattr("fcntl.flock", flock)
     with pytest.raises(FileError, match=r'cannot be locked .*mode="r"') as found:
         Table.open(path)
@@ -146,8 +140,8 @@ def test_tables_can_be_imported_where_there_are_no_locks() -> None:
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("mode", ["r", "r+"])
 def test_symbolic_links_are_refused_and_not_written_through(path: Path, name: str, mode: str) -> None:
-    if name == "journal.bin":
-        leave_journal(path)
+    if name in ("journal.bin", "log.1"):
+        (leave_log if name == "log.1" else leave_journal)(path, train)
     victim = path.parent / "victim"
     if name == "lock":
         victim = path.parent / "thesis.txt"

@@ -23,12 +23,11 @@ def test_killed_at_random_moments_it_opens_at_a_whole_step(tmp_path: Path) -> No
         assert found["last"] <= found["steps"] <= found["tried"], found
         if found["recovered"] == "discarded":
             assert found["steps"] == found["last"]
-        if found["recovered"] == "replayed":
-            assert found["steps"] == found["tried"]
     flushing = [found for found in rounds if not found["training"]]
     assert len(flushing) == 50
     outcomes = Counter(found["recovered"] for found in flushing)
     print(outcomes)
-    # Kills have to hit in the middle: while the journal was written, and while it was carried out.
+    # Kills have to hit in the middle: while the log was written, and after that.
     assert outcomes["discarded"] > 0, outcomes
     assert outcomes["replayed"] > 0, outcomes
+    assert any(found["last"] < found["steps"] for found in flushing)

@@ -93,6 +93,15 @@ def test_the_last_offset(mode: str) -> None:
         assert_equal(expected, actual)
 
 
+@pytest.mark.parametrize("padding", [None, 7])
+def test_the_last_bag_reaches_to_the_last_id(padding: int | None) -> None:
+    """As PyTorch's test_embeddingbag_include_last_offset says."""
+    bag = EmbeddingBag(ROWS, WIDTH, include_last_offset=True, padding_idx=padding)
+    expected = torch.stack([bag.weight[0:3].mean(0), bag.weight[3]])
+    for last in (3, 4):
+        assert_equal(expected, bag(torch.arange(4), torch.tensor([0, 3, last])))
+
+
 @pytest.mark.parametrize("sparse", [True, False])
 def test_weights_of_a_sum(sparse: bool) -> None:
     theirs, ours = pair(mode="sum", sparse=sparse)

@@ -64,6 +64,21 @@ def test_widths(width, combiner):
     assert same_bits(one.weight.grad.values(), other.weight.grad.values())
 
 
+@pytest.mark.parametrize(("fewest", "most"), [(1, 4), (0, 3), (1, 1), (10, 10), (300, 311), (300, 312), (0, 40)])
+def test_lengths(fewest, most):
+    """Bags of few lengths are pooled in the order of these, 64 bags at a time; the table is large, and is fetched."""
+    one, other = two_layers(5000, 64, combiner="sum")
+    rng = np.random.default_rng(most)
+    for count in (1, 63, 64, 65, 200):
+        lengths = rng.integers(fewest, most + 1, count)
+        ids = torch.from_numpy(rng.integers(0, 5000, int(lengths.sum())))
+        begins, bags = (
+            torch.from_numpy(np.cumsum(lengths) - lengths),
+            torch.from_numpy(np.repeat(range(count), lengths)),
+        )
+        assert same_bits(one(ids, begins), other(ids, segment_ids=bags, num_bags=count))
+
+
 @pytest.mark.parametrize(("dtype", "ids", "optimizer"), STEPS, ids=str)
 def test_fused_steps(dtype, ids, optimizer):
     one, other = two_layers(30, 20, combiner="mean", fused_optimizer=optimizer, dtype=dtype)
@@ -138,7 +153,7 @@ def test_bad_ids_leave_everything(bad):
         collection.pool(values, offsets)
 
 
-@pytest.mark.parametrize("offsets", [[1, 2, 3], [0, 9, 3], [0, -5, 3], [0, 3, 2]])
+@pytest.mark.parametrize("offsets", [[1, 2, 3], [0, 9, 3], [0, -5, 3], [0, 3, 2], [0, 2**63 - 1, -2, 3]])
 @pytest.mark.parametrize("include_last_offset", [False, True])
 def test_bad_offsets_are_refused(offsets, include_last_offset):
     bag = EmbeddingBag(10, 4, combiner="sum", include_last_offset=include_last_offset)

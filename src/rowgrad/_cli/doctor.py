@@ -25,9 +25,7 @@ VECTOR_UNITS = ("sse", "ssse", "avx", "fma", "f16c", "amx", "neon", "asimd", "sv
 
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
-    warm: Annotated[
-        bool, typer.Option("--warm", help="First compile all kernels for all types, once for all.")
-    ] = False,
+    warm: Annotated[bool, typer.Option("--warm", help="First compile all kernels for all types.")] = False,
 ) -> None:
     """Check the installation: versions, threads, CPU, compiled kernels, and a self-test of every operator."""
     if warm:

@@ -147,7 +147,7 @@ def _settings(given: list[str]) -> dict[str, Any]:
 
 @contextmanager
 def _bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar for whoever sits at a terminal."""
+    """A progress bar, if the output is a terminal."""
     console = show.errors()
     if not console.is_terminal:
         yield lambda count: None

@@ -82,7 +82,7 @@ def command(operators: list[Operator]) -> Any:
         name=shortest.name,
         help=escape(shortest.summary),
         epilog=VALUES,
-        # --segment_ids is as good as --segment-ids
+        # --segment_ids means the same as --segment-ids
         context_settings={"token_normalize_func": lambda name: name.replace("_", "-")},
     )(run)
     return get_command(alone)
@@ -195,14 +195,14 @@ def _value(pin: Pin, text: Any) -> Any:
 
 
 def _many(texts: list[str]) -> list[Any]:
-    """Several arrays: one from each option, or, from a lone one, those of a JSON list."""
+    """Several arrays: one from each option, or, from a single one, those of a JSON list."""
     if len(texts) == 1 and isinstance(listed := _json(texts[0]), list):
         texts = [item if isinstance(item, str) else json.dumps(item) for item in listed]
     return [values.parse(text) for text in texts]
 
 
 def _setting(attribute: Attribute, value: Any) -> Any:
-    if attribute.kind not in ("shape", "list", "value"):
+    if attribute.kind not in ("shape", "list", "numbers", "value"):
         return value
     if (read := _json(value)) is None and value != "null":
         raise Problem(f"{option_name(attribute.name)}: {value!r} is not JSON.", code=BAD_USAGE)

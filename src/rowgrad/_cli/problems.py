@@ -59,7 +59,7 @@ def _leave(main: Callable[..., Any], *args: Any, **kwargs: Any) -> NoReturn:
         if sys.stdout is not None:  # it is, where the caller has closed it
             sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read the output has seen enough; nothing is left to say, not even when Python closes the stream.
+        # The reader of the output has closed it; write nothing more, not even when Python closes the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = BAD_DATA
     except (KeyboardInterrupt, typer.Abort):

@@ -20,6 +20,8 @@ from rowgrad._runtime.threads import MOST_THREADS, set_num_threads
 from rowgrad.blocks import BlockResult, Page, Results, Session
 from rowgrad.blocks import Progress as Report
 from rowgrad.blocks.results import DONE, FAILED
+from rowgrad.blocks.runs import to_csv
+from rowgrad.blocks.summaries import EventFile
 
 FEED = "Feed a placeholder: name=@x.npy, name=@x.npz:member, name=@x.csv:column, or a literal, name='[1, 2]'."
 
@@ -40,6 +42,14 @@ def run(
     svg: Annotated[
         Path | None, typer.Option("--svg", metavar="FILE", help="Draw the page with its results, as .svg or .png.")
     ] = None,
+    every: Annotated[int, typer.Option("--every", metavar="N", min=1, help="Record every N-th step of a loop.")] = 1,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write what a loop has recorded as CSV.")
+    ] = None,
+    logdir: Annotated[
+        Path | None,
+        typer.Option("--logdir", metavar="DIR", help="Write what a loop records for TensorBoard, step by step."),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no results.")] = False,
     force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite existing files.")] = False,
     threads: Annotated[
@@ -54,6 +64,10 @@ def run(
     if svg is not None:
         formats.check_picture(svg)
         targets.check_place(svg, "--svg", force=force)
+    if loop is None and (csv is not None or logdir is not None):
+        raise Problem("--csv and --logdir keep what a loop records: give --loop N too.", code=BAD_USAGE)
+    if csv is not None:
+        targets.check_place(csv, "--csv", force=force)
     if threads is not None:
         set_num_threads(threads)
     drawn = formats.load(page)
@@ -61,7 +75,9 @@ def run(
     feeds = dict(_parsed(text) for text in feed or [])
     names = [str(drawn.wire(name)) if name not in drawn else name for name in fetch or []]
     console = show.output()
-    results, changes, steps = _run(session, names, feeds, loop)
+    with _summaries(logdir, drawn) as events:
+        results, changes, steps = _run(session, names, feeds, loop, every, events)
+    _print_lines(console, session)
     if not quiet:
         print_results(console, drawn, results, names)
     _print_changes(console, changes, steps)
@@ -69,6 +85,9 @@ def run(
         arrays = dict(_arrays(results, names))
         files.write(out, arrays)
         show.errors().print(f"wrote {len(arrays)} arrays to {out}", style="dim", markup=False, soft_wrap=True)
+    if csv is not None:
+        csv.write_text(to_csv(session.runs.values()), encoding="utf-8")
+        show.errors().print(f"wrote {csv}", style="dim", markup=False, soft_wrap=True)
     if svg is not None:
         formats.draw(drawn, session, svg)
         show.errors().print(f"drew {svg}", style="dim", markup=False, soft_wrap=True)
@@ -84,7 +103,7 @@ def _parsed(text: str) -> tuple[str, Any]:
 
 
 def _run(
-    session: Session, names: list[str], feeds: dict[str, Any], loop: int | None
+    session: Session, names: list[str], feeds: dict[str, Any], loop: int | None, every: int, events: EventFile | None
 ) -> tuple[Results, dict[str, tuple[float, float]], int]:
     """The results, how single numbers that were asked for went from a loop's first step to its last, and its steps."""
     if loop is None:
@@ -92,7 +111,9 @@ def _run(
             return session.run(names or None, feeds), {}, 1
     record = [name for name in names if ":" in name] or _scalars(session.page)
     with bar("step") as progress:
-        history = session.loop(loop, feeds, record=record, progress=progress)
+        on_record = None if events is None else events.values
+        history = session.loop(loop, feeds, record=record, name="run", every=every, progress=progress,
+                               on_record=on_record)  # fmt: skip
     changes = {}
     for name, found in history.values.items():
         if found and found[0].size == 1 and found[0].dtype.kind == "f":
@@ -101,6 +122,24 @@ def _run(
     if names and not results.errors:
         results = Results({name.partition(":")[0]: results[name.partition(":")[0]] for name in names})
     return results, changes, history.steps
+
+
+@contextmanager
+def _summaries(logdir: Path | None, page: Page) -> Iterator[EventFile | None]:
+    """The event file of a loop, if one is wanted."""
+    if logdir is None:
+        yield None
+        return
+    with EventFile(logdir) as events:
+        events.graph(page)
+        yield events
+    show.errors().print(f"wrote {events.path}", style="dim", markup=False, soft_wrap=True)
+
+
+def _print_lines(console: Console, session: Session) -> None:
+    """What Print blocks have said."""
+    for line in session.printed:
+        console.print(Text.assemble((f"step {line.step}, {line.block}: ", "dim"), line.text), soft_wrap=True)
 
 
 def _scalars(page: Page) -> list[str]:

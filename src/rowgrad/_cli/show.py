@@ -22,7 +22,7 @@ GAP = "…"
 
 
 def output() -> Console:
-    """Standard output. Made anew each time, because tests and pipes exchange the stream."""
+    """Standard output. Created on each call, because tests and pipes replace the stream."""
     return Console(highlight=False, emoji=False)
 
 

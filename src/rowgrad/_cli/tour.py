@@ -51,7 +51,7 @@ class Stop:
 def stops() -> list[Stop]:
     """The way of the tour."""
     rows = OPERATORS["SparseSegmentMeanGradV2"].example.inputs["dense_output_dim0"]
-    # Large enough for the ids, and each row can be told by its numbers: row 7 is 7.1, 7.2, 7.3.
+    # Large enough for the ids, and each row can be recognised by its numbers: row 7 is 7.1, 7.2, 7.3.
     table = (np.arange(rows)[:, None] + [0.1, 0.2, 0.3]).astype(np.float32)
     return [
         _stop(

@@ -4,7 +4,7 @@ Kernels are compiled by running them: each operator on its worked example, once 
 entries that the call is not a small one. A kernel is compiled for the widest vectors that fit the rows of a table (see
 `_kernels/lanes.py`); tables are nearly always float32, so that type is compiled for all of them. Optimizers have
 kernels of their own; those that most tables are trained with are compiled, without weight decay and clipping. The
-layers of PyTorch have others, which are compiled where PyTorch is installed.
+layers of PyTorch and the traced programs of JAX have others, which are compiled where these are installed.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,11 +22,12 @@ from rowgrad._ops.attributes import check_attributes
 from rowgrad._ops.enlarged import backwards, enlarged, entries, first_accepted, has_rows
 from rowgrad._ops.order import LARGE_CALL
 from rowgrad._ops.results import RowGradient
-from rowgrad._runtime import checksums, dtypes
+from rowgrad._runtime import checksums, dtypes, team, text_columns
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError
 from rowgrad.optim import from_dict
 from rowgrad.optim.entries import Fitted
+from rowgrad.tables import KeyTable
 
 LARGE = 300_000  # entries of a call that several threads share, where an entry is a number and not a row
 WIDTHS = (1, 4, 8, 16, 32, 64)  # columns of float32, one for each width of vectors
@@ -48,10 +49,28 @@ def tasks() -> list[tuple[str, Callable[[], Any]]]:
         found += [(f"{name} float32, {width} wide", partial(_optimize, name, dtypes.NUMPY["float32"], width))
                   for width in WIDTHS]  # fmt: skip
     found.append(("checksums", partial(checksums.crc32c, bytes(checksums.FEW + 1))))
-    found += [(f"routing {dtype}", partial(_route, dtypes.NUMPY[dtype])) for dtype in dtypes.IDS]
+    found.append(("keys", _keep_keys))
+    found += [(f"rows that changed, words of {word} bytes", partial(_compare, word)) for word in (1, 2, 4, 8)]
+    found.append(("strings", _read_strings))
     if util.find_spec("torch") is not None:
         found += import_module("rowgrad.torch._warm").tasks(WIDTHS, USUAL)
+    if util.find_spec("jax") is not None:
+        found += import_module("rowgrad.jax._warm").tasks(WIDTHS)
     return found
+
+
+def _keep_keys() -> None:
+    for kind, keys in (("int64", [1, 2]), ("string", ["a", "b"])):
+        table = KeyTable(4, kind)
+        table.add(keys)
+        table.look_up(keys)
+        KeyTable.shard_of(keys, 2)
+
+
+def _compare(word: int) -> None:
+    array = np.zeros(4, f"u{word}")
+    rows = np.zeros(1, np.int64)
+    kernels.changed_rows.changed_rows(array, array, rows, 4, 2, 4, rows)
 
 
 def _tasks(operator: Operator, dtype: str | None, width: int | None = None) -> Iterator[Callable[[], Any]]:
@@ -69,6 +88,7 @@ def _tasks(operator: Operator, dtype: str | None, width: int | None = None) -> I
 def _call(operator: Operator, repeats: int, dtype: str | None, id_dtype: Any, width: int | None) -> None:
     attributes = check_attributes(operator, dict(operator.example.attributes))
     forms = enlarged(operator, repeats, dtype, id_dtype, width)
+    team.ask_again()  # its kernels too, also where other programs use the cores
     form = first_accepted(lambda form: operator(*form.values(), **attributes), forms)
     if repeats > 1 and "out" in operator.options:  # a call whose result has a place is never a small one
         found = operator(*form.values(), **attributes)
@@ -109,15 +129,12 @@ def _optimize(name: str, dtype: "np.dtype[Any]", width: int = 3) -> None:
         optimizer.step_pooled(table, grad, ids, ids, state, combiner="sum", weights=np.ones(ids.size, np.float32))
 
 
-def _route(dtype: "np.dtype[Any]") -> None:
-    """Sort two entries by the rank that owns them, as tables that are spread over ranks do."""
-    ids, count = np.arange(2, dtype=dtype), np.zeros(2, np.int64)
-    for bags in (ids.astype(np.int32), ids.astype(np.int64)):
-        owners, rows, order = np.empty(2, np.uint16), np.empty(2, np.int32), np.empty(2, np.int64)
-        kernels.routing.locate(ids, bags, 2, 2, 1, 1, owners, rows, count.copy(), count.copy(), count - 1)
-        lengths = np.zeros(2, np.int32)
-        kernels.routing.arrange(owners, rows, bags, np.arange(2), np.arange(2), np.arange(2), count - 1,
-                                rows.copy(), order, lengths.copy(), lengths)  # fmt: skip
-        kernels.routing.distinct(
-            ids, bags, 2, 2, np.full(2, -1, np.int32), np.empty(2, np.int32), np.empty(2, np.int64)
-        )
+def _read_strings() -> None:
+    """Strings that are objects of Python, and those of one width."""
+    for kind in (object, "S2"):
+        texts = np.array([b"a"] * text_columns.MANY, kind)
+        OPERATORS["StringToHashBucketFast"](texts, num_buckets=1)
+        OPERATORS["StringToHashBucketStrong"](texts, num_buckets=1, key=[1, 2])
+    text_columns.are_text(np.array([b"a"] * text_columns.MANY, object))
+    crossed = np.array([[0, 0]]), np.array([b"a"], object), np.array([1, 1])
+    OPERATORS["SparseCrossV2"](*([part] for part in crossed), [], b"_")

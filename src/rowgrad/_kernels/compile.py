@@ -27,11 +27,13 @@ protect.load_numba()
 
 import llvmlite  # noqa: E402
 import numba  # noqa: E402
-from numba.core import caching, event, serialize  # noqa: E402
+from numba.core import caching, event, imputils, serialize  # noqa: E402
 from numba.core.codegen import JITCodeLibrary  # noqa: E402
 from numba.core.compiler import Compiler, CompileResult  # noqa: E402
 from numba.core.compiler_lock import global_compiler_lock  # noqa: E402
+from numba.core.registry import cpu_target  # noqa: E402
 from numba.core.typed_passes import InlineOverloads, NopythonRewrites  # noqa: E402
+from numba.core.typing import templates  # noqa: E402
 from numba.core.untyped_passes import (  # noqa: E402
     InlineClosureLikes,
     InlineInlinables,
@@ -42,7 +44,7 @@ from numba.core.untyped_passes import (  # noqa: E402
 
 FOLDER = Path(__file__).parent
 KERNELS: dict[str, Any] = {}
-PATIENCE = 1.0  # seconds of compiling after which a person is told
+PATIENCE = 1.0  # seconds of compiling after which a message is printed
 SUFFIX = ".nbc"  # of the files that keep compiled code
 CHECKSUM = hashlib.sha256().digest_size
 
@@ -72,10 +74,9 @@ class _LateLibrary(_InlinedLibrary):
     """The same, optimized in the kernels that call it only, not by itself before."""
 
     def _optimize_final_module(self) -> None:
-        passes, builder = self._codegen._module_pass_manager(
-            loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap"
-        )
-        passes.run(self._final_module, builder)
+        made = self._codegen._module_pass_manager(loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap")
+        passes, *builder = made if isinstance(made, tuple) else (made,)  # Numba 0.60 has no builder
+        passes.run(self._final_module, *builder)
 
 
 class KernelCompiler(Compiler):  # type: ignore[misc]
@@ -104,27 +105,39 @@ class _LateInliner(_Inliner):
     library_class = _LateLibrary
 
 
-# Nobody but kernels calls inlined functions, so the wrappers that Numba would compile for other callers are left out.
+# Only kernels call inlined functions, so the wrappers that Numba would compile for other callers are left out.
 INLINE = {
     "nogil": True, "error_model": "numpy", "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True,
     "pipeline_class": _Inliner,
 }  # fmt: skip
-# For functions that are not loops of their own: LLVM does as well with them in the kernel, and takes half the time.
+# For functions without loops: LLVM optimizes them as well inside the kernel, in half the time.
 INLINE_LATE = INLINE | {"pipeline_class": _LateInliner}
 
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile `function` at its first call for each combination of argument types, and keep the result on disk.
 
-    One whose first argument is `workers` may be run by threads of another library (see `team`).
+    One whose first argument is `workers` may be run by threads of another library (see `team`); one whose first is
+    `frame` is called by XLA, never by Python (see `xla_frame`).
     """
+    return _kernel(function, nogil=True)
+
+
+def kernel_with_gil(function: Callable[..., Any]) -> Any:
+    """The same, for a kernel that reads objects of Python: no other thread of Python runs meanwhile."""
+    return _kernel(function, nogil=False)
+
+
+def _kernel(function: Callable[..., Any], *, nogil: bool) -> Any:
     name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
     options: dict[str, Any] = {}
     if "workers" in function.__code__.co_varnames[:1]:
         from rowgrad._kernels.team import SharedCompiler
 
         options["pipeline_class"] = SharedCompiler
-    dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
+    if "frame" in function.__code__.co_varnames[:1]:
+        options = {"pipeline_class": KernelCompiler, "no_cpython_wrapper": True}
+    dispatcher = numba.njit(nogil=nogil, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
     KERNELS[name] = dispatcher
     dispatcher._cache = _KernelCache(name, source_stamp(Path(function.__code__.co_filename)))
     compile_for_args = dispatcher._compile_for_args
@@ -133,13 +146,62 @@ def kernel(function: Callable[..., Any]) -> Any:
         try:
             if global_compiler_lock.is_locked():  # by this thread, so another one would wait for ever
                 return compile_for_args(*args)
-            return protect.uninterrupted(_without_collection, compile_for_args, *args)
+            return protect.preparing(protect.uninterrupted, _without_collection, compile_for_args, *args)
         finally:
             for action in protect.after_compilation:
                 action()
 
     dispatcher._compile_for_args = load_or_compile
     return dispatcher
+
+
+def ready(dispatcher: Any, signature: tuple[Any, ...]) -> int:
+    """Load or compile a kernel for arguments of these Numba types; gives the address of its machine code."""
+
+    def prepare() -> int:
+        dispatcher.compile(signature)
+        made = dispatcher.overloads[signature]
+        return int(made.library.get_pointer_to_function(made.fndesc.llvm_func_name))
+
+    if global_compiler_lock.is_locked():
+        return prepare()
+    return protect.uninterrupted(_without_collection, prepare)  # type: ignore[no-any-return]
+
+
+def compiled(dispatcher: Any, args: tuple[Any, ...]) -> Callable[..., Any]:
+    """The code of a kernel that was called with arguments of these types.
+
+    To call it saves the look at the type of each argument, which a small call spends more time on than on its work;
+    the types must be the same.
+    """
+    found: Callable[..., Any] = dispatcher.overloads[tuple(map(dispatcher.typeof_pyval, args))].entry_point
+    return found
+
+
+def _load_when_grown(context: Any) -> None:
+    """Have a context of Numba read its own registries when they have grown, and not at each call of an intrinsic.
+
+    The two registries that intrinsics and overloads are added to are read elsewhere, and still each time.
+    """
+    load, seen = context.load_additional_registries, -1
+
+    def load_if_grown() -> None:
+        nonlocal seen
+        size = sum(
+            len(getattr(registry, name))
+            for registry, loader in tuple(context._registries.items())
+            if registry not in (imputils.builtin_registry, templates.builtin_registry)
+            for name in loader.registry_items
+        )
+        if size != seen or size == 0:
+            load()
+            seen = size
+
+    context.load_additional_registries = load_if_grown
+
+
+_load_when_grown(cpu_target.target_context)
+_load_when_grown(cpu_target.typing_context)
 
 
 _compiling = 0  # threads that have stopped the collection of garbage
@@ -172,6 +234,11 @@ def inline(function: Callable[..., Any]) -> Any:
 def inline_late(function: Callable[..., Any]) -> Any:
     """The same, with `INLINE_LATE`."""
     return numba.njit(**INLINE_LATE)(function)
+
+
+def part_of(dispatcher: Any) -> Any:
+    """A kernel as a part of other kernels: no machine code is made of it alone."""
+    return inline_late(dispatcher.py_func)
 
 
 class _Notice(event.Listener):  # type: ignore[misc]
@@ -224,7 +291,7 @@ def cache_folder() -> Path | None:
     """The folder for compiled kernels: the first writable of those below, or None if there is none.
 
     `ROWGRAD_CACHE_DIR`, the user's cache folder, the package's own `__pycache__`. A shared temporary folder is
-    not among them: whoever can write there could plant code.
+    not among them: other users can write there, and could plant code.
     """
     for folder in _candidates():
         target = folder / versions_stamp()
@@ -295,7 +362,7 @@ class _KernelCache(caching.NullCache):  # type: ignore[misc]
         key = self._stamp, sig, cres.codegen.magic_tuple()
         path = self._path(key)
         if path is None:
-            _warn_once("unkept", "no folder for compiled kernels is writable, so each process compiles them anew; "
+            _warn_once("unkept", "no folder for compiled kernels is writable, so each process compiles them again; "
                                  "set ROWGRAD_CACHE_DIR to one that is")  # fmt: skip
             return
         payload = serialize.dumps((key, cres._reduce()))
@@ -307,7 +374,7 @@ class _KernelCache(caching.NullCache):  # type: ignore[misc]
         except OSError as error:
             with suppress(OSError):
                 part.unlink()
-            _warn_once("unkept", f"{path.parent} takes no compiled kernel, so each process compiles it anew: {error}")
+            _warn_once("unkept", f"{path.parent} takes no compiled kernel, so each process compiles it again: {error}")
 
     def _path(self, key: Any) -> Path | None:
         folder = cache_folder()

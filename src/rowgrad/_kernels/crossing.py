@@ -8,11 +8,12 @@ import numpy as np
 
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.hashes import fingerprint_both
-from rowgrad._kernels.raw import peek, poke
+from rowgrad._kernels.raw import fill_range, peek, poke
 from rowgrad._kernels.sharing import chunk_start, enter, leave, share
 
 U = np.uint64
 MOST = U((1 << 63) - 1)
+DIGITS = 20  # of a number of 64 bits, with its sign
 
 
 @inline
@@ -58,6 +59,43 @@ def cross_hashes(workers, chunks, rows, columns, features, firsts, counts, offse
 
 
 @kernel
+def write_numbers(workers, chunks, numbers, output, begins, ends):
+    """Each number in decimal, at the end of the `DIGITS` bytes that it has."""
+    seen = enter(workers)
+    for chunk in share(workers, 0, chunks):
+        for i in range(chunk_start(chunk, chunks, numbers.size), chunk_start(chunk + 1, chunks, numbers.size)):
+            number, at = peek(numbers, i), (i + 1) * DIGITS
+            poke(ends, i, at)
+            left = U(number) if number >= 0 else U(0) - U(number)
+            while True:
+                rest = left // U(10)
+                at -= 1
+                poke(output, at, U(48) + left - rest * U(10))
+                left = rest
+                if left == 0:
+                    break
+            if number < 0:
+                at -= 1
+                poke(output, at, U(45))
+            poke(begins, i, at)
+    leave(workers, seen)
+
+
+@kernel
+def joined_ends(workers, chunks, crosses, columns, places, begins, ends, between, offsets):
+    """How long the text of each cross is: the strings, and `between` bytes between two of them."""
+    seen = enter(workers)
+    for chunk in share(workers, 0, chunks):
+        for cross in range(chunk_start(chunk, chunks, crosses), chunk_start(chunk + 1, chunks, crosses)):
+            length = between * (columns - 1)
+            for column in range(columns):
+                place = peek(places, cross * columns + column)
+                length += peek(ends, place) - peek(begins, place)
+            poke(offsets, cross + 1, length)
+    leave(workers, seen)
+
+
+@kernel
 def cross_places(workers, chunks, rows, columns, firsts, counts, offsets, output):
     """The features of each cross: [crosses, columns]."""
     seen = enter(workers)
@@ -90,6 +128,34 @@ def joined_bytes(workers, chunks, crosses, columns, places, data, begins, ends, 
                     output[to] = data[at]
                     to += 1
     leave(workers, seen)
+
+
+@kernel
+def joined_points(workers, chunks, crosses, columns, places, data, begins, ends, separator, width, output, odd):
+    """The same as `width` code points each, zeros behind them; tells whether all bytes are ASCII. One flag a chunk."""
+    seen = enter(workers)
+    for chunk in share(workers, 0, chunks):
+        bits = U(0)
+        for cross in range(chunk_start(chunk, chunks, crosses), chunk_start(chunk + 1, chunks, crosses)):
+            to = cross * width
+            for column in range(columns):
+                if column > 0:
+                    for at in range(separator.size):
+                        poke(output, to, peek(separator, at))
+                        bits |= U(peek(separator, at))
+                        to += 1
+                place = peek(places, cross * columns + column)
+                for at in range(peek(begins, place), peek(ends, place)):
+                    poke(output, to, peek(data, at))
+                    bits |= U(peek(data, at))
+                    to += 1
+            fill_range(output, to, (cross + 1) * width, 0)
+        odd[chunk] = bits >= U(0x80)
+    found = False
+    for chunk in range(chunks):
+        found |= odd[chunk] != 0
+    leave(workers, seen)
+    return not found
 
 
 @kernel

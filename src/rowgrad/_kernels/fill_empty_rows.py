@@ -302,13 +302,18 @@ def _add_range(total, second, values, width, first, stop):
 
 @inline
 def _skip(total, second, values, width, first, stop, unmapped, listed):
-    """Add the values of the places from `first` to `stop`, or list these places in `unmapped`, from `listed` on."""
+    """Add the values of the places from `first` to `stop`, or list these places in `unmapped`, from `listed` on.
+
+    Two are written in any case, and overwritten by the next: how many there are could not be predicted.
+    """
     if unmapped is None:
         total, second = _add_range(total, second, values, width, first, stop)
     else:
-        for place in range(first, stop):
-            poke(unmapped, listed, place)
-            listed += 1
+        poke(unmapped, listed, first)
+        poke(unmapped, listed + 1, first + 1)
+        for k in range(2, stop - first):
+            poke(unmapped, listed + k, first + k)
+        listed += stop - first
     return total, second, listed
 
 
@@ -346,21 +351,33 @@ def _store_sum(total, second, width, d_default):
         store(d_default, 1, second)
 
 
+@inline
+def _add_places(total, second, values, width, full, unmapped, first, stop):
+    """Add the values of the places that `unmapped` lists from `first` to `stop`."""
+    for k in range(first, stop):
+        place = min(peek(unmapped, k), full - 1)
+        total, second = _add_range(total, second, values, width, place, place + 1)
+    return total, second
+
+
 @kernel
-def fill_grad(reverse, values, width, sums, mapped, d_values, d_default):
+def fill_grad(reverse, values, width, sums, unmapped, mapped, d_values, d_default):
     """Copy each gradient back to the entry it came from, and sum those of the defaults, in ascending order.
 
     Returns the first bad position, or -1. `mapped` is scratch, one byte for each of the values, for maps that do not
-    ascend. `sums` is an empty array of the type that sums are made in.
+    ascend. With `unmapped`, scratch for one place for each of the values and one more, no map is taken to ascend: where
+    many values are defaults, a branch for each could not be predicted. `sums` is an empty array of the type
+    that sums are made in.
     """
     words, zero = known(width, 1), zeros1(sums)
     full, size = mapped.size, reverse.size
-    j, place, total, second, _ = _gather(reverse, 0, size, full, values, words, d_values, np.int64(0), zero, None,
-                                         np.int64(0))  # fmt: skip
-    if j == size:
-        total, second = _add_range(total, second, values, words, place, full)
-        _store_sum(total, second, words, d_default)
-        return np.int64(-1)
+    if unmapped is None:
+        j, place, total, second, _ = _gather(reverse, 0, size, full, values, words, d_values, np.int64(0), zero, None,
+                                             np.int64(0))  # fmt: skip
+        if j == size:
+            total, second = _add_range(total, second, values, words, place, full)
+            _store_sum(total, second, words, d_default)
+            return np.int64(-1)
     mapped[:] = 0
     for j in range(size):
         place = peek(reverse, j)
@@ -370,6 +387,13 @@ def fill_grad(reverse, values, width, sums, mapped, d_values, d_default):
         _copy_value(values, place, words, d_values, j)
     total, second = zero, zero
     place = np.int64(0)
+    if unmapped is not None:
+        listed = np.int64(0)
+        for k in range(full):
+            poke(unmapped, listed, k)  # overwritten by the next, unless this one stays
+            listed += peek(mapped, k) == 0
+        total, second = _add_places(total, second, values, words, full, unmapped, np.int64(0), listed)
+        place = np.int64(full)
     while place < full:
         marks = np.uint8(0)
         last = min(place + BLOCK, full)
@@ -385,15 +409,13 @@ def fill_grad(reverse, values, width, sums, mapped, d_values, d_default):
 
 
 @inline
-def _add_listed(zero, values, width, chunks, unmapped, begins, ends, d_default):
+def _add_listed(zero, values, width, full, chunks, unmapped, begins, ends, d_default):
     """Add the values of the listed places, chunk by chunk, as soon as each is listed."""
     total, second = zero, zero
     for chunk in range(chunks):
         while atomic_load(ends, chunk) < 0:
             pass
-        for k in range(begins[chunk], ends[chunk]):
-            place = peek(unmapped, k)
-            total, second = _add_range(total, second, values, width, place, place + 1)
+        total, second = _add_places(total, second, values, width, full, unmapped, begins[chunk], ends[chunk])
     _store_sum(total, second, width, d_default)
 
 
@@ -402,21 +424,21 @@ def fill_grad_together(workers, chunks, reverse, values, full, width, sums, unma
                        bad):  # fmt: skip
     """The same by several threads, for maps that ascend; returns -1, or a position where the map does not.
 
-    `unmapped` is scratch, one place for each of the values; `ends` is -1 for each chunk. The sum is one chain of
-    additions, so one thread makes it, while the others list what there is to sum.
+    `unmapped` is scratch, one place for each of the values and two for each chunk; `ends` is -1 for each chunk. The sum
+    is one chain of additions, so one thread makes it, while the others list what there is to sum.
     """
     seen = enter(workers)
     size = reverse.size
     words, zero = known(width, 1), zeros1(sums)
     for part in share(workers, 0, chunks + 1):
         if part == chunks:  # the last, so that all lists are made, or being made by other threads
-            _add_listed(zero, values, words, chunks, unmapped, begins, ends, d_default)
+            _add_listed(zero, values, words, full, chunks, unmapped, begins, ends, d_default)
             continue
         first, stop = chunk_start(part, chunks, size), chunk_start(part + 1, chunks, size)
         place = min(max(peek(reverse, first - 1) + 1, 0), full) if first > 0 else np.int64(0)
-        begins[part] = place
+        begins[part] = place + 2 * part  # `_skip` writes up to two more than there are
         j, behind, _, _, listed = _gather(reverse, first, stop, full, values, words, d_values, place, zero, unmapped,
-                                          place)  # fmt: skip
+                                          begins[part])  # fmt: skip
         bad[part] = j if j < stop else -1
         if part == chunks - 1:
             _, _, listed = _skip(zero, zero, values, words, behind, full, unmapped, listed)

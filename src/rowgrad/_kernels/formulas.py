@@ -14,8 +14,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import types
-from numba.extending import intrinsic, overload
+from numba.extending import overload
 
 from rowgrad._kernels.compile import INLINE_LATE, inline_late
 from rowgrad._kernels.kinds import (
@@ -28,27 +27,9 @@ from rowgrad._kernels.kinds import (
     PARTIAL_ROW_WISE_ADAM,
     ROW_WISE_ADAGRAD,
 )
-from rowgrad._kernels.lanes import (
-    add_across,
-    block_start,
-    clamped,
-    count,
-    fetch,
-    fill,
-    first_of,
-    load,
-    narrowed,
-    put,
-    read,
-    root,
-    rooted,
-    spread,
-    store,
-    zeros1,
-    zeros16,
-    zeros64,
-)
+from rowgrad._kernels.lanes import block_start, count, fetch, fill, load, narrowed, put, root
 from rowgrad._kernels.raw import peek, poke, prefetch
+from rowgrad._kernels.row_sums import average_row, direction, gradient, squares_of
 from rowgrad._kernels.steps import NEXT_VALUES, WITH_TWO_STATES, WITHOUT_STATE
 
 
@@ -75,75 +56,12 @@ def _by_rule(choose: Callable[[int, bool], Callable[..., Any]], place: int = 0) 
     return chosen
 
 
-# The next two are called for several widths of vectors in one kernel; as code for LLVM, they are compiled at once.
-
-
-@intrinsic
-def _gradient(typingctx, rule, lanes, most, scale, decay, value, grads, there):
-    """A block of a row's gradient; if they are adjusted, clipped, and with `decay` times the row's `value` added."""
-    _, is_adjusted = divmod(rule.ndim - 1, 2)
-
-    def codegen(context, builder, signature, args):
-        step = read(context, builder, lanes, grads, args[6], args[7])
-        if not is_adjusted:
-            return step
-        high, factor, share = _rounded(context, builder, lanes, args[2:5])
-        step = builder.fmul(clamped(builder, step, high), spread(builder, factor, lanes.count))
-        decayed = builder.fadd(step, builder.fmul(spread(builder, share, lanes.count), args[5]))
-        nothing = context.get_constant(types.float64, 0.0)
-        return builder.select(builder.fcmp_unordered("!=", args[4], nothing), decayed, step)
-
-    number = types.float64
-    return lanes(rule, lanes, number, number, number, value, grads, types.intp), codegen
-
-
-@intrinsic
-def _direction(typingctx, lanes, correction, eps, decay, value, mean, square):
-    """The step of LAMB before it is scaled: correction · mean / (√square + eps) + decay · value."""
-
-    def codegen(context, builder, signature, args):
-        rounded = _rounded(context, builder, lanes, args[1:4])
-        factor, small, share = (spread(builder, number, lanes.count) for number in rounded)
-        step = builder.fdiv(builder.fmul(factor, args[5]), builder.fadd(rooted(builder, lanes, args[6]), small))
-        return builder.fadd(step, builder.fmul(share, args[4]))
-
-    number = types.float64
-    return lanes(lanes, number, number, number, lanes, lanes, lanes), codegen
-
-
-def _rounded(context, builder, lanes, numbers):
-    """Numbers of float64 in the type of the row."""
-    return [context.cast(builder, number, types.float64, lanes.dtype) for number in numbers]
-
-
-@inline_late
-def _square_columns(zeros, column, rule, numbers, scale, decay, table, row, grads, place, width):
-    """Σ of the squares of a row's gradient, over the columns that blocks of the width of `zeros` cover."""
-    squares = zeros
-    while column + count(zeros) <= width:
-        value = load(zeros, table, row * width + column)
-        step = _gradient(rule, zeros, numbers[9], scale, decay, value, grads, place * width + column)
-        squares = squares + step * step
-        column += count(zeros)
-    return column, np.float64(first_of(add_across(squares)))
-
-
-@inline_late
-def _squares(lanes, rule, numbers, scale, decay, table, row, grads, place, width):
-    """Σ of the squares of a row's gradient; the order of additions is told in docs/exactness.md."""
-    column, total = _square_columns(zeros64(lanes), 0, rule, numbers, scale, decay, table, row, grads, place, width)
-    column, rest = _square_columns(zeros16(lanes), column, rule, numbers, scale, decay, table, row, grads, place, width)
-    total += rest
-    column, rest = _square_columns(zeros1(lanes), column, rule, numbers, scale, decay, table, row, grads, place, width)
-    return total + rest
-
-
 @inline_late
 def _norm_scale(rule, lanes, numbers, table, row, grads, place, width):
     """What a row's gradient is multiplied by so that its norm is not too large."""
     if numbers[10] == np.inf:
         return 1.0
-    norm = np.sqrt(_squares(lanes, rule, numbers, 1.0, 0.0, table, row, grads, place, width))
+    norm = np.sqrt(squares_of(lanes, rule, numbers, 1.0, 0.0, table, row, grads, place, width))
     return numbers[10] / norm if norm > numbers[10] else 1.0
 
 
@@ -152,46 +70,21 @@ def _plain_rate(rule, lanes, numbers, scale, table, row, grads, place, width, fi
 
 
 def _row_wise_adagrad_rate(rule, lanes, numbers, scale, table, row, grads, place, width, first, second):
-    squares = _squares(lanes, rule, numbers, scale, numbers[1], table, row, grads, place, width)
+    squares = squares_of(lanes, rule, numbers, scale, numbers[1], table, row, grads, place, width)
     poke(first, row, np.float64(peek(first, row)) + squares / width)
     return numbers[0] / (np.sqrt(np.float64(peek(first, row))) + numbers[7])
 
 
 def _row_wise_adam_rate(rule, lanes, numbers, scale, table, row, grads, place, width, first, second):
-    squares = _squares(lanes, rule, numbers, scale, numbers[1], table, row, grads, place, width)
+    squares = squares_of(lanes, rule, numbers, scale, numbers[1], table, row, grads, place, width)
     poke(second, row, numbers[5] * np.float64(peek(second, row)) + numbers[6] * (squares / width))
     return numbers[0] / (np.sqrt(np.float64(peek(second, row))) + numbers[7])
 
 
-@inline_late
-def _average_columns(zeros, column, rule, numbers, scale, table, row, grads, place, width, first, second):
-    """Σ of the squares of a row and of its step, over the columns that blocks of the width of `zeros` cover."""
-    values, steps = zeros, zeros
-    while column + count(zeros) <= width:
-        here = row * width + column
-        value = load(zeros, table, here)
-        grad = _gradient(rule, zeros, numbers[9], scale, 0.0, value, grads, place * width + column)
-        mean = fill(zeros, numbers[3]) * load(zeros, first, here) + fill(zeros, numbers[4]) * grad
-        square = fill(zeros, numbers[5]) * load(zeros, second, here) + fill(zeros, numbers[6]) * (grad * grad)
-        store(first, here, mean)
-        store(second, here, square)
-        step = _direction(zeros, numbers[8], numbers[7], numbers[1], value, mean, square)
-        values = values + value * value
-        steps = steps + step * step
-        column += count(zeros)
-    return column, np.float64(first_of(add_across(values))), np.float64(first_of(add_across(steps)))
-
-
 def _lamb_rate(rule, lanes, numbers, scale, table, row, grads, place, width, first, second):
     """The averages are updated here, since the length of the step is needed before any column can change."""
-    column, values, steps = _average_columns(zeros64(lanes), 0, rule, numbers, scale, table, row, grads, place, width,
-                                             first, second)  # fmt: skip
-    column, more, rest = _average_columns(zeros16(lanes), column, rule, numbers, scale, table, row, grads, place, width,
-                                          first, second)  # fmt: skip
-    values, steps = values + more, steps + rest
-    column, more, rest = _average_columns(zeros1(lanes), column, rule, numbers, scale, table, row, grads, place, width,
-                                          first, second)  # fmt: skip
-    values, steps = np.sqrt(values + more), np.sqrt(steps + rest)
+    values, steps = average_row(lanes, rule, numbers, scale, table, row, grads, place, width, first, second)
+    values, steps = np.sqrt(values), np.sqrt(steps)
     return numbers[0] * (values / steps) if values > 0 and steps > 0 else numbers[0]
 
 
@@ -242,7 +135,7 @@ def _row_wise_adam(rule, lanes, numbers, rate, value, step, here, fresh, first, 
 
 def _lamb(rule, lanes, numbers, rate, value, step, here, fresh, first, second):
     mean, square = load(lanes, first, here), load(lanes, second, here)
-    return fill(lanes, rate) * _direction(lanes, numbers[8], numbers[7], numbers[1], value, mean, square)
+    return fill(lanes, rate) * direction(lanes, numbers[8], numbers[7], numbers[1], value, mean, square)
 
 
 _STEPS = {
@@ -281,7 +174,7 @@ def _change_adjusted(lanes, rule, numbers, table, row, grads, place, width, firs
         fresh = count(narrow) - (column - start)
         here = row * width + start
         value = load(narrow, table, here)
-        grad = _gradient(rule, narrow, numbers[9], scale, numbers[1], value, grads, place * width + start)
+        grad = gradient(rule, narrow, numbers[9], scale, numbers[1], value, grads, place * width + start)
         step = _step(rule, narrow, numbers, rate, value, grad, here, fresh, first, second)
         put(table, here, fill(narrow, numbers[2]) * value - step, fresh)
         column += count(narrow)
@@ -309,7 +202,7 @@ def _change_adjusted_to_next(lanes, rule, numbers, table, row, grads, place, wid
         start = block_start(narrow, column, width)
         fresh = count(narrow) - (column - start)
         value = load(narrow, table, row * width + start)
-        grad = _gradient(rule, narrow, numbers[9], scale, numbers[1], value, grads, place * width + start)
+        grad = gradient(rule, narrow, numbers[9], scale, numbers[1], value, grads, place * width + start)
         new = _next_value(rule, narrow, numbers, value, grad, row, width, start, fresh, first, second)
         put(table, row * width + start, new, fresh)
         column += count(narrow)

@@ -211,41 +211,67 @@ def bounded(begins, ends, i, limit):
     return at, min(max(peek(ends, i), at), limit) - at
 
 
+@intrinsic
+def _high_product(typingctx: Any, one: Any, other: Any) -> Any:
+    """The upper 64 bits of a product of 128."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
+        return builder.trunc(builder.lshr(product, wide(64)), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), codegen
+
+
+def divisor(buckets: int) -> Any:
+    """What `remainder` gets to know of a number to divide by: the number, a factor and two shifts, or a 0.
+
+    A division takes as long as the hash of a short string, so it is made a product (Granlund and Montgomery).
+    """
+    length = max(buckets - 1, 0).bit_length()
+    factor = ((1 << 64) * ((1 << length) - buckets) // buckets + 1) % 2**64 if buckets else 0
+    return np.array([buckets, factor, min(length, 1), max(length - 1, 0)], np.uint64)
+
+
 @inline
-def _in_buckets(found, buckets):
-    return found if buckets == U(0) else found % buckets
+def remainder(found, by):
+    """The rest of `found` when it is divided; `by` is what `divisor` gives. By 0, it stays what it is."""
+    if by[0] == U(0):
+        return found
+    high = _high_product(by[1], found)
+    return found - (high + (found - high >> by[2]) >> by[3]) * by[0]
 
 
 @kernel
-def fingerprints(workers, chunks, data, begins, ends, size, buckets, output):
-    """The fingerprint of each string, or, where there are `buckets`, the remainder."""
+def fingerprints(workers, chunks, data, begins, ends, size, by, output):
+    """The fingerprint of each string, or the remainder, as `by` says."""
     seen = enter(workers)
     for chunk in share(workers, 0, chunks):
         for i in range(chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)):
             at, length = bounded(begins, ends, i, data.size)
-            poke(output, i, _in_buckets(fingerprint_at(data, at, length), buckets))
+            poke(output, i, remainder(fingerprint_at(data, at, length), by))
     leave(workers, seen)
 
 
 @kernel
-def strong_hashes(workers, chunks, data, begins, ends, size, buckets, key0, key1, output):
+def strong_hashes(workers, chunks, data, begins, ends, size, by, key0, key1, output):
     """The keyed hash of each string, or the remainder."""
     seen = enter(workers)
     for chunk in share(workers, 0, chunks):
         for i in range(chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)):
             at, length = bounded(begins, ends, i, data.size)
-            poke(output, i, _in_buckets(sip_at(data, at, length, key0, key1), buckets))
+            poke(output, i, remainder(sip_at(data, at, length, key0, key1), by))
     leave(workers, seen)
 
 
 @kernel
-def older_hashes(workers, chunks, data, begins, ends, size, buckets, output):
+def older_hashes(workers, chunks, data, begins, ends, size, by, output):
     """TensorFlow's Hash64 of each string, or the remainder."""
     seen = enter(workers)
     for chunk in share(workers, 0, chunks):
         for i in range(chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)):
             at, length = bounded(begins, ends, i, data.size)
-            poke(output, i, _in_buckets(older_at(data, at, length), buckets))
+            poke(output, i, remainder(older_at(data, at, length), by))
     leave(workers, seen)
 
 

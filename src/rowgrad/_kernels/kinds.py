@@ -15,3 +15,15 @@ SMALL_WORK = 3 * SMALL + 64
 
 # What kernels over many tables return if all is well, but PyTorch's team let the caller wait.
 LATE = -1
+
+# Looking up rows: a table up to this many bytes is in the caches, and fetching its rows first costs more than it saves;
+# the rows of a larger one are fetched so many entries before they are needed.
+CACHED_TABLE = 1 << 16
+AHEAD = 16
+
+# Bytes of work that pay for waking one more thread, and chunks per thread, so that an uneven one does no harm.
+GRAIN = 1 << 18
+CHUNKS_PER_THREAD = 4
+# A dense gradient and what is added to it, in grains: up to so many, one thread that adds entries as they come is
+# faster than several that sort them, for the caches hold the result.
+CACHED_GRAINS = 32

@@ -41,10 +41,45 @@ class Lanes(types.Type):  # type: ignore[misc]
 class LanesModel(models.PrimitiveModel):  # type: ignore[misc]
     def __init__(self, dmm: Any, fe_type: Lanes) -> None:
         element = dmm.lookup(fe_type.dtype).get_value_type()
-        super().__init__(dmm, fe_type, ir.VectorType(element, fe_type.count))
+        vectors = [ir.VectorType(element, count) for _, count in _parts(fe_type)]
+        super().__init__(dmm, fe_type, vectors[0] if len(vectors) == 1 else ir.LiteralStructType(vectors))
+
+
+def _parts(lanes: Lanes) -> list[tuple[int, int]]:
+    """Where the vectors begin that lanes are kept in, and how long they are: 40 lanes are a vector of 32 and one of 8.
+
+    LLVM would keep a vector of 40 as such only within a block, and take it apart element by element between blocks.
+    """
+    found, start = [], 0
+    for bit in reversed(range(lanes.count.bit_length())):
+        if lanes.count >> bit & 1:
+            found.append((start, 1 << bit))
+            start += 1 << bit
+    return found
+
+
+def _each(builder: Any, lanes: Lanes, code: Callable[..., Any], *values: Any) -> Any:
+    """Code for each of the vectors of `lanes`, given where it begins, how long it is, and its part of the values."""
+    parts = _parts(lanes)
+    if len(parts) == 1:
+        return code(*parts[0], *values)
+    made = None
+    for number, part in enumerate(parts):
+        vector = code(*part, *(builder.extract_value(value, number) for value in values))
+        if vector is not None:
+            made = ir.Constant(_struct(vector, lanes), ir.Undefined) if made is None else made
+            made = builder.insert_value(made, vector, number)
+    return made
+
+
+def _struct(vector: Any, lanes: Lanes) -> Any:
+    return ir.LiteralStructType([ir.VectorType(vector.type.element, count) for _, count in _parts(lanes)])
 
 
 WIDTHS = (256, 128, 64, 32, 16)  # bytes in a vector; wider ones would not stay in registers
+STEP = 32  # bytes; rows of a multiple of it, up to the widest, can be summed in one pass (see `lanes_for_rows`)
+PASS = 96  # what a further pass over a segment costs, in bytes of a row
+UNEVEN = 16  # dimensions of what stands for a width that is no power of two, beside its steps
 
 
 @cache
@@ -58,8 +93,27 @@ def lanes_for(sums: "np.dtype[Any]", width: int) -> "np.ndarray[Any, Any]":
     return np.empty((0,) * max(counts, default=1).bit_length(), sums)
 
 
+@cache
+def lanes_for_rows(sums: "np.dtype[Any]", width: int) -> "np.ndarray[Any, Any]":
+    """The same for kernels that sum whole rows: in as few passes, and with as few columns twice, as can be.
+
+    Kernels are compiled for more widths then.
+    """
+    row = width * sums.itemsize
+    wide = [nbytes for nbytes in range(STEP, WIDTHS[0] + 1, STEP) if nbytes <= row]
+    if not wide:
+        return lanes_for(sums, width)
+    best = min(wide, key=lambda nbytes: (-(-row // nbytes) * (nbytes + PASS), -nbytes))
+    if best in WIDTHS:
+        return lanes_for(sums, best // sums.itemsize)
+    return np.empty((0,) * (UNEVEN + best // STEP), sums)
+
+
 def lane_count(lanes_for: Any) -> int:
     """How many lanes a vector has, by what `lanes_for` gave, or by the Numba type of that."""
+    if lanes_for.ndim > UNEVEN:
+        size = lanes_for.dtype.bitwidth // 8 if isinstance(lanes_for, types.Array) else lanes_for.itemsize
+        return int((lanes_for.ndim - UNEVEN) * STEP // size)
     return 1 << int(lanes_for.ndim - 1)
 
 
@@ -145,7 +199,8 @@ def fill(typingctx: Any, lanes: Any, value: Any) -> Any:
     """`value` in every lane."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return spread(builder, context.cast(builder, args[1], value, lanes.dtype), lanes.count)
+        scalar = context.cast(builder, args[1], value, lanes.dtype)
+        return _each(builder, lanes, lambda start, count: spread(builder, scalar, count))
 
     return lanes(lanes, value), codegen
 
@@ -162,8 +217,12 @@ def load(typingctx: Any, lanes: Any, array: Any, start: Any) -> Any:
 
 def read(context: Any, builder: Any, lanes: Lanes, array: Any, value: Any, start: Any) -> Any:
     """Code for `load`."""
-    pointer, size = _pointer(context, builder, array, value, start, lanes.count)
-    return _widen(builder, builder.load(pointer, align=size), array.dtype, lanes)
+
+    def load(offset: int, count: int) -> Any:
+        pointer, size = _pointer(context, builder, array, value, start, offset, count)
+        return _widen(builder, builder.load(pointer, align=size), array.dtype, Lanes(lanes.dtype, count))
+
+    return _each(builder, lanes, load)
 
 
 @intrinsic
@@ -189,17 +248,28 @@ def _store(nontemporal: bool) -> Any:
     @intrinsic
     def store(typingctx: Any, array: Any, start: Any, lanes: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            pointer, size = _pointer(context, builder, array, args[0], args[1], lanes.count)
-            # x86 has only non-temporal stores of at most 32 bytes, and they must be aligned.
-            align = min(32, size * lanes.count) if nontemporal else size
-            stored = builder.store(_narrow(builder, args[2], array.dtype, lanes), pointer, align=align)
-            if nontemporal:
-                stored.set_metadata("nontemporal", builder.module.add_metadata([INT32(1)]))
+            write(context, builder, lanes, array, *args, nontemporal=nontemporal)
             return context.get_dummy_value()
 
         return types.void(array, types.intp, lanes), codegen
 
     return store
+
+
+def write(context: Any, builder: Any, lanes: Lanes, array: Any, memory: Any, start: Any, value: Any, *,
+          nontemporal: bool = False) -> None:  # fmt: skip
+    """Code for `store`."""
+
+    def store(offset: int, count: int, vector: Any) -> None:
+        pointer, size = _pointer(context, builder, array, memory, start, offset, count)
+        # x86 has only non-temporal stores of at most 32 bytes, and they must be aligned.
+        align = min(32, size * count) if nontemporal else size
+        narrow = _narrow(builder, vector, array.dtype, Lanes(lanes.dtype, count))
+        stored = builder.store(narrow, pointer, align=align)
+        if nontemporal:
+            stored.set_metadata("nontemporal", builder.module.add_metadata([INT32(1)]))
+
+    _each(builder, lanes, store, value)
 
 
 # Write lanes to an array from a position on, rounded once to the type the array stores.
@@ -225,9 +295,29 @@ def clear_nontemporal(nothing, array, first, last):
         first += count(nothing)
 
 
+@inline
+def copy_nontemporal(nothing, source, first, output, start, size):
+    """Copy `size` elements by non-temporal stores; `start` must be as `store_nontemporal` asks for `nothing`."""
+    whole = size - size % count(nothing)
+    for at in range(0, whole, count(nothing)):
+        store_nontemporal(output, start + at, load(nothing, source, first + at))
+    for at in range(whole, size):
+        output[start + at] = source[first + at]
+
+
+@inline
+def copy(nothing, source, first, output, start, size):
+    """Copy `size` elements, or, if `source` is None, clear them."""
+    whole = size - size % count(nothing)
+    for at in range(0, whole, count(nothing)):
+        store(output, start + at, nothing if source is None else load(nothing, source, first + at))
+    for at in range(whole, size):
+        output[start + at] = 0 if source is None else source[first + at]
+
+
 @intrinsic
 def keep_if(typingctx: Any, condition: Any, lanes: Any) -> Any:
-    """`lanes` where the condition holds, else +0; without a branch, since the condition is as good as random."""
+    """`lanes` where the condition holds, else +0; without a branch, since the condition is unpredictable."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         bits = ir.IntType(lanes.dtype.bitwidth)
@@ -312,15 +402,19 @@ def add_across(typingctx: Any, lanes: Any) -> Any:
     total = Lanes(lanes.dtype, 1)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        (value,), left = args, lanes.count
-        add = builder.add if isinstance(lanes.dtype, types.Integer) else builder.fadd
-        while left > 1:
-            left //= 2
-            halves = [ir.Constant(ir.VectorType(INT32, left), list(range(at, at + left))) for at in (0, left)]
-            value = add(*(builder.shuffle_vector(value, value, half) for half in halves))
-        return value
+        return across(builder, lanes, args[0])
 
     return total(lanes), codegen
+
+
+def across(builder: Any, lanes: Lanes, value: Any) -> Any:
+    """Code for `add_across`."""
+    add, left = builder.add if isinstance(lanes.dtype, types.Integer) else builder.fadd, lanes.count
+    while left > 1:
+        left //= 2
+        halves = [ir.Constant(ir.VectorType(INT32, left), list(range(at, at + left))) for at in (0, left)]
+        value = add(*(builder.shuffle_vector(value, value, half) for half in halves))
+    return value
 
 
 def spread(builder: Any, scalar: Any, count: int) -> Any:
@@ -330,10 +424,11 @@ def spread(builder: Any, scalar: Any, count: int) -> Any:
     return builder.shuffle_vector(vector, vector, ir.Constant(ir.VectorType(INT32, count), None))
 
 
-def _pointer(context: Any, builder: Any, array: Any, value: Any, start: Any, count: int) -> tuple[Any, int]:
-    data = context.make_array(array)(context, builder, value).data
+def _pointer(context: Any, builder: Any, array: Any, value: Any, start: Any, more: int, count: int) -> tuple[Any, int]:
+    first = builder.gep(context.make_array(array)(context, builder, value).data, [start])
     vector = ir.VectorType(context.get_data_type(array.dtype), count)
-    return builder.bitcast(builder.gep(data, [start]), vector.as_pointer()), array.dtype.bitwidth // 8
+    first = builder.gep(first, [INT32(more)]) if more else first
+    return builder.bitcast(first, vector.as_pointer()), array.dtype.bitwidth // 8
 
 
 def _is_half(stored: Any, lanes: Lanes) -> bool:
@@ -384,8 +479,9 @@ def _arithmetic(symbol: Callable[..., Any], on_floats: str, on_integers: str) ->
 
     @lower_builtin(symbol, Lanes, Lanes)
     def lower(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        is_integer = isinstance(signature.return_type.dtype, types.Integer)
-        return getattr(builder, on_integers if is_integer else on_floats)(*args)
+        lanes = signature.return_type
+        compute = getattr(builder, on_integers if isinstance(lanes.dtype, types.Integer) else on_floats)
+        return _each(builder, lanes, lambda start, count, left, right: compute(left, right), *args)
 
 
 _arithmetic(operator.add, "fadd", "add")

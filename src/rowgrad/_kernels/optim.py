@@ -15,9 +15,9 @@ from rowgrad._kernels.sparse_segment_grad import sum_block
 # Entries whose sums are kept before their rows are changed: long enough to fetch the rows meanwhile.
 BLOCK = 64
 AHEAD = 16
-# Tables of more bytes than this are not in the caches when they are needed, and their rows are fetched beforehand.
+# Tables of more bytes than this do not stay in the caches, so their rows are prefetched.
 CACHED = 1 << 20
-# State is fetched beforehand too where fewer than one row in so many is changed; else the processor does it better.
+# State is prefetched too where fewer than one row in so many is changed; else the hardware prefetches it better.
 SPARSE = 16
 # How `change_pooled` sorts: so few by insertion, else by digits of at most so many bits.
 FEW = 48

@@ -3,12 +3,14 @@
 Python runs signal handlers in the main thread, between any two bytecodes. A KeyboardInterrupt in the middle of Numba's
 work leaves Numba broken for the rest of the process. `uninterrupted` therefore moves the work to another thread. One in
 the middle of `threading.Thread.start` leaves a lock held that the new thread needs to begin, so threads are started
-without it.
+without it. One in the middle of an import may leave Python's import lock held by the main thread, for which the other
+thread would wait for ever: it is given up while that works.
 
 A forked child has no thread but the one that forked. Locks that another thread held at that moment stay locked in the
 child for ever, so a fork waits until no other thread imports or compiles kernels.
 """
 
+import _imp
 import _thread
 import atexit
 import logging  # noqa: F401 (its fork hook, if registered after ours, would hold a lock that imports need)
@@ -26,7 +28,10 @@ PAUSE = 0.001  # seconds between two looks at what they do
 
 T = TypeVar("T")
 
-_working: set[_thread.LockType] = set()  # held by threads that import or compile
+_working: dict[_thread.LockType, int] = {}  # held by the threads, by their ids, that work for `uninterrupted`
+# The ids of threads that import or compile kernels. Their frames would tell as well, but walking the frames of a thread
+# that is running crashed Python 3.11.
+_preparing: set[int] = set()
 
 after_compilation: list[Callable[[], None]] = []  # called in the thread that needs the kernel, before it is run
 
@@ -38,28 +43,67 @@ def uninterrupted(function: Callable[..., T], *args: Any) -> T:
     the interpreter does not exit before.
     """
     if threading.get_ident() != threading.main_thread().ident:
-        return function(*args)
+        return preparing(function, *args)
     outcome: list[tuple[T, None] | tuple[None, BaseException]] = []
     done = _thread.allocate_lock()
     done.acquire()
 
     def work() -> None:
-        _working.add(done)
+        _working[done] = threading.get_ident()
         try:
             outcome.append((function(*args), None))
         except BaseException as error:
             outcome.append((None, error))
         finally:
-            _working.discard(done)
+            _working.pop(done, None)
             done.release()
 
+    held = _give_up_imports()
     if not start(work):
-        return function(*args)
+        return preparing(function, *args)
     done.acquire()
+    if held and _is_in_import_lock():
+        for _ in range(held):
+            _imp.acquire_lock()
     result, error = outcome.pop()
     if error is not None:
         raise error
     return result  # type: ignore[return-value]
+
+
+def _give_up_imports() -> int:
+    """Release Python's import lock if this thread holds it; gives how many times it did."""
+    held = 0
+    while _imp.lock_held():
+        try:
+            _imp.release_lock()
+        except RuntimeError:  # another thread holds it, for a moment
+            break
+        held += 1
+    return held
+
+
+def _is_in_import_lock() -> bool:
+    """Whether this runs in a signal handler, in the middle of what Python does under its import lock."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename == "<frozen importlib._bootstrap>" and code.co_name in ("_get_module_lock", "cb"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def preparing(function: Callable[..., T], *args: Any) -> T:
+    """Call `function`, which imports or compiles kernels; a fork in another thread waits until it has ended."""
+    thread = threading.get_ident()
+    is_outermost = thread not in _preparing
+    try:
+        _preparing.add(thread)
+        return function(*args)
+    finally:
+        if is_outermost:
+            _preparing.discard(thread)
 
 
 def load_numba() -> None:
@@ -119,10 +163,11 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
-    _working.clear()  # whoever worked does not exist here
+    _working.clear()  # those threads do not exist here
+    _preparing.intersection_update({threading.get_ident()})
     held = _forks.held.pop()
     for lock in _locks():
-        if lock not in held:  # waiting took too long; whoever holds it does not exist here
+        if lock not in held:  # waiting took too long; its owner does not exist here
             lock._at_fork_reinit()
     _release(held)
 
@@ -147,24 +192,10 @@ def _busy() -> bool:
 
     The latter does not count while this thread is about that too: others may be waiting for it.
     """
-    frames = sys._current_frames()
-    mine = frames.pop(threading.get_ident())
-    return any(_is_in(frame, __name__, ("work",)) for frame in frames.values()) or (
-        not _prepares(mine) and any(map(_prepares, frames.values()))
-    )
-
-
-def _prepares(frame: FrameType) -> bool:
-    return _is_in(frame, __package__, ("<module>", "__getattr__", "load_or_compile"))
-
-
-def _is_in(frame: FrameType | None, package: str, functions: tuple[str, ...]) -> bool:
-    """Whether one of these functions of modules in `package` runs in `frame` or has called it."""
-    while frame is not None:
-        if frame.f_code.co_name in functions and str(frame.f_globals.get("__name__")).startswith(package):
-            return True
-        frame = frame.f_back
-    return False
+    mine = threading.get_ident()
+    if any(thread != mine for thread in tuple(_working.values())):
+        return True
+    return mine not in _preparing and any(thread != mine for thread in tuple(_preparing))
 
 
 if hasattr(os, "register_at_fork"):

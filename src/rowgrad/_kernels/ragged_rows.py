@@ -11,6 +11,19 @@ SHORT = 64
 
 
 @kernel
+def copy_splits(given, splits):
+    """Copy row splits; tells how long the longest row is, or -1 if they do not begin with 0, or fall."""
+    longest, before, falls = np.int64(0), np.int64(0), False
+    for row in range(splits.size):
+        here = peek(given, row)
+        falls |= (here < before) | ((row == 0) & (here != 0))
+        longest = max(longest, here - before)
+        before = here
+        poke(splits, row, here)
+    return np.int64(-1) if falls else longest
+
+
+@kernel
 def index_pairs(workers, chunks, splits, rows, output):
     """The row of each value and its place there."""
     seen = enter(workers)
@@ -62,20 +75,54 @@ def copy_rows(workers, chunks, begins, limit, splits, values, width, output):
 
 
 @kernel
-def range_sizes(workers, chunks, rows, starts, limits, steps, counts):
-    """How many whole numbers each range has; -1 where they are more than can be counted. No step is 0."""
+def range_splits(workers, chunks, rows, starts, limits, steps, most, splits, totals):
+    """Where each range of whole numbers begins and ends; returns how many there are in all, or -1 - row.
+
+    That row has more than `most`, or a step of 0. `totals` has room for two numbers per chunk.
+    """
     seen = enter(workers)
     for chunk in share(workers, 0, chunks):
+        total, wrong = np.int64(0), np.int64(-1)
         for row in range(chunk_start(chunk, chunks, rows), chunk_start(chunk + 1, chunks, rows)):
             start, limit, step = peek(starts, row), peek(limits, row), peek(steps, row)
-            if (step > 0 and start >= limit) or (step < 0 and start <= limit):
-                counts[row] = 0
-            else:  # the difference of two int64 may need 64 bits, which uint64 has
-                span = np.uint64(limit) - np.uint64(start) if step > 0 else np.uint64(start) - np.uint64(limit)
-                width = np.uint64(step) if step > 0 else np.uint64(0) - np.uint64(step)
-                count = (span - np.uint64(1)) // max(width, np.uint64(1)) + np.uint64(1)
-                counts[row] = -1 if count > np.uint64(1 << 62) else np.int64(count)
+            count = np.uint64(0)
+            if step > 0 and start < limit:  # the difference of two int64 may need 64 bits, which uint64 has
+                span = np.uint64(limit) - np.uint64(start) - np.uint64(1)
+                count = (span if step == 1 else span // np.uint64(step)) + np.uint64(1)
+            elif step < 0 and start > limit:
+                span = np.uint64(start) - np.uint64(limit) - np.uint64(1)
+                count = span // (np.uint64(0) - np.uint64(step)) + np.uint64(1)
+            is_empty = (step > 0 and start >= limit) or (step < 0 and start <= limit)
+            if step == 0 or count > np.uint64(most) or (count == 0 and not is_empty):  # 2**64 wraps to 0
+                wrong = np.int64(row) if wrong < 0 else wrong
+                count = np.uint64(0)
+            total += np.int64(count)
+            poke(splits, row + 1, total)
+        totals[chunk], totals[chunks + chunk] = total, wrong
+    for _ in share(workers, 1, 1):
+        poke(splits, 0, 0)
+        totals[0] = add_up_totals(totals, chunks)
+    whole = totals[0]
+    for chunk in share(workers, 2, chunks):
+        before = totals[chunk] if chunk > 0 else np.int64(0)
+        if before > 0:
+            for row in range(chunk_start(chunk, chunks, rows), chunk_start(chunk + 1, chunks, rows)):
+                poke(splits, row + 1, peek(splits, row + 1) + before)
     leave(workers, seen)
+    return whole
+
+
+@inline
+def add_up_totals(totals, chunks):
+    """Turn the totals of chunks, but for the first, into sums of those before; the sum of all, or -1 - a wrong row."""
+    whole = np.int64(0)
+    for chunk in range(chunks):
+        if totals[chunks + chunk] >= 0:
+            return -1 - totals[chunks + chunk]
+        here = totals[chunk]
+        totals[chunk] = whole
+        whole += here
+    return whole
 
 
 @kernel

@@ -97,6 +97,34 @@ def prefetch(typingctx: Any, array: Any, position: Any) -> Any:
     return types.void(array, types.intp), codegen
 
 
+@intrinsic
+def equal_bytes(typingctx: Any, array: Any, value: Any) -> Any:
+    """A bit for each of the first 64 bytes of an array of bytes: whether it is `value`."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        vector = ir.VectorType(ir.IntType(8), 64)
+        found = builder.load(
+            builder.bitcast(_pointer(context, builder, array, args[0], ir.IntType(64)(0)), vector.as_pointer()), align=1
+        )
+        wanted = builder.insert_element(
+            ir.Constant(vector, ir.Undefined), builder.trunc(args[1], ir.IntType(8)), ir.IntType(32)(0)
+        )
+        wanted = builder.shuffle_vector(wanted, wanted, ir.Constant(ir.VectorType(ir.IntType(32), 64), None))
+        return builder.bitcast(builder.icmp_unsigned("==", found, wanted), ir.IntType(64))
+
+    return types.uint64(array, types.int64), codegen
+
+
+@intrinsic
+def lowest_bit(typingctx: Any, bits: Any) -> Any:
+    """The place of the lowest bit that is set; one must be."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.IntType(1)(1))
+
+    return types.int64(types.uint64), codegen
+
+
 @inline_late
 def fill_range(array, first, last, value):
     """array[first:last] = value; both positions must be in the array. Numba's slices take far longer to compile."""

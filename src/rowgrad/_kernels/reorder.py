@@ -1,4 +1,4 @@
-"""Kernels that put the entries of a sparse tensor in order, and that number them anew for another shape.
+"""Kernels that put the entries of a sparse tensor in order, and that renumber them for another shape.
 
 Values are copied, never looked at: kernels see them as unsigned words of their size. Positions come from words that
 this call has sorted; the caller's indices may change meanwhile, and are only ever copied.
@@ -9,6 +9,9 @@ import numpy as np
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.raw import peek, poke
 from rowgrad._kernels.sharing import chunk_start, enter, leave, share
+
+NEAR = 1 << 52  # numbers below this are exact in float64
+BLOCK = 512  # indices that are numbered anew together
 
 
 @inline
@@ -86,19 +89,50 @@ def send_back(workers, chunks, words, mask, values, width, output):
     leave(workers, seen)
 
 
+@inline
+def _renumber_far(indices, i, rank, strides, new_rank, new_strides, output):
+    """One index by division, which any number can be divided by."""
+    place = np.int64(0)
+    for axis in range(rank):
+        place += peek(indices, i * rank + axis) * peek(strides, axis)
+    for axis in range(new_rank):
+        stride = peek(new_strides, axis)
+        part = abs(place) // stride  # towards 0, as in C
+        part = part if place >= 0 else -part
+        poke(output, i * new_rank + axis, part)
+        place -= part * stride
+
+
+@inline
+def _renumber_near(indices, first, last, strides, new_strides, output):
+    """Indices of two dimensions, in both shapes, by products with reciprocals; tells whether one is too far for that.
+
+    Places are below 2**52, so that a quotient is off by one at most. (LLVM vectorises this loop.)
+    """
+    row, stride = peek(strides, 0), peek(new_strides, 0)
+    part_of_one = 1.0 / np.float64(stride)
+    is_far = False
+    for i in range(first, last):
+        place = peek(indices, 2 * i) * row + peek(indices, 2 * i + 1)
+        is_far |= (place < 0) | (place >= NEAR)
+        part = np.int64(np.float64(place) * part_of_one)
+        rest = place - part * stride
+        lower, higher = np.int64(rest < 0), np.int64(rest >= stride)
+        poke(output, 2 * i, part - lower + higher)
+        poke(output, 2 * i + 1, rest + (lower - higher) * stride)
+    return is_far
+
+
 @kernel
 def renumber(workers, chunks, indices, entries, rank, strides, new_rank, new_strides, output):
     """The same places in another shape: the number of each, in the order of rows, cut into its new parts."""
     seen = enter(workers)
     for chunk in share(workers, 0, chunks):
-        for i in range(chunk_start(chunk, chunks, entries), chunk_start(chunk + 1, chunks, entries)):
-            place = np.int64(0)
-            for axis in range(rank):
-                place += peek(indices, i * rank + axis) * strides[axis]
-            for axis in range(new_rank):
-                stride = new_strides[axis]
-                part = abs(place) // stride  # towards 0, as in C
-                part = part if place >= 0 else -part
-                poke(output, i * new_rank + axis, part)
-                place -= part * stride
+        first, stop = chunk_start(chunk, chunks, entries), chunk_start(chunk + 1, chunks, entries)
+        while first < stop:
+            last = min(first + BLOCK, stop)
+            if rank != 2 or new_rank != 2 or _renumber_near(indices, first, last, strides, new_strides, output):
+                for i in range(first, last):
+                    _renumber_far(indices, i, rank, strides, new_rank, new_strides, output)
+            first = last
     leave(workers, seen)

@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.lanes import INT32, Lanes, count, fill, load, store, zeros
-from rowgrad._kernels.raw import peek, peek_bounded, poke
+from rowgrad._kernels.raw import fill_range, known, peek, peek_bounded, poke
 from rowgrad._kernels.segments import ADD, combine
 from rowgrad._kernels.sharing import add_up, chunk_start, enter, leave, share
 
@@ -319,28 +319,28 @@ def find_parts(workers, chunks, indices, rank, axis, limits, size, longer, table
     """The part of each entry, cut along `axis`, and how many of a chunk are in each; tells whether one is out of range.
 
     The first `longer` parts are of `size` + 1, the others of `size`. `table` has the part of each index, or is empty.
+    `rank` is None for two dimensions.
     """
     seen = enter(workers)
     entries = parts.size
     border = longer * (size + 1)
     for chunk in share(workers, 0, chunks):
-        base = chunk * (number + 1)
-        counts[base : base + number + 1] = 0
+        base, outside = chunk * (number + 1), False
+        fill_range(counts, base, base + number, 0)
         for i in range(chunk_start(chunk, chunks, entries), chunk_start(chunk + 1, chunks, entries)):
-            wrong = False
-            for d in range(rank):
-                here = peek(indices, i * rank + d)
-                wrong |= (here < 0) | (here >= limits[d])
-            here = peek_bounded(indices, i * rank + axis, limits[axis])
+            for d in range(known(rank, 2)):
+                here = peek(indices, i * known(rank, 2) + d)
+                outside |= (here < 0) | (here >= peek(limits, d))
+            here = peek_bounded(indices, i * known(rank, 2) + axis, peek(limits, axis))
             if table.size > 0:
-                part = np.int64(table[here])
+                part = np.int64(peek(table, here))
             elif here < border:
                 part = here // (size + 1)
             else:
                 part = longer + (here - border) // size
             poke(parts, i, part)
-            counts[base + part] += 1
-            counts[base + number] += wrong
+            poke(counts, base + part, peek(counts, base + part) + 1)
+        poke(counts, base + number, np.int64(outside))
     found = False
     for chunk in range(chunks):
         found |= counts[chunk * (number + 1) + number] != 0
@@ -359,9 +359,9 @@ def take_parts(workers, chunks, indices, rank, axis, begins, parts, number, valu
             part = np.int64(peek(parts, i))
             place = peek(starts, base + part)
             poke(starts, base + part, place + 1)
-            for d in range(rank):
-                poke(found, place * rank + d, peek(indices, i * rank + d))
-            poke(found, place * rank + axis, peek(indices, i * rank + axis) - begins[part])
-            for word in range(width):
-                poke(taken, place * width + word, peek(values, i * width + word))
+            for d in range(known(rank, 2)):
+                shift = peek(begins, part) if d == axis else np.int64(0)
+                poke(found, place * known(rank, 2) + d, peek(indices, i * known(rank, 2) + d) - shift)
+            for word in range(known(width, 1)):
+                poke(taken, place * known(width, 1) + word, peek(values, i * known(width, 1) + word))
     leave(workers, seen)

@@ -9,7 +9,7 @@ import numpy as np
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.kinds import MEAN
 from rowgrad._kernels.lanes import block_start, count, fetch, fill, load, store, store_nontemporal, zeros
-from rowgrad._kernels.raw import peek, peek_bounded
+from rowgrad._kernels.raw import fill_range, peek, peek_bounded
 from rowgrad._kernels.sharing import atomic_add, chunk_start, enter, leave, lowest, share
 from rowgrad._kernels.team import COUNTERS, at, has_waited, leave_team, on_team, room
 
@@ -22,14 +22,14 @@ SHORT = 10  # segments shorter than this are scaled by a product, longer ones by
 
 @inline
 def _any_wrong(indices, ids, first, last, rows, data_rows):
-    """Whether an index is out of range, or an id is or is smaller than the one before. (LLVM vectorises this loop.)"""
-    wrong = first == 0 and first < last and peek(ids, 0) < 0
+    """Whether an index is out of range, or an id is, or is smaller than the one before. (LLVM vectorises the loops.)"""
+    if first >= last:
+        return False
+    wrong = (peek(ids, 0) < 0) | (peek(ids, last - 1) >= rows)
     for i in range(max(first, 1), last):
-        here = peek(ids, i)
-        wrong |= (here < peek(ids, i - 1)) | (here >= rows)
+        wrong |= peek(ids, i) < peek(ids, i - 1)
     for i in range(first, last):
-        here = peek(indices, i)
-        wrong |= (here < 0) | (here >= data_rows)
+        wrong |= bool(np.uint64(peek(indices, i)) >= np.uint64(data_rows))
     return wrong
 
 
@@ -95,26 +95,41 @@ def _pool_columns(lanes, scaled, indices, first, last, data_rows, data, width, h
 
 
 @inline
-def _pool_chunk(indices, ids, chunk, chunks, rows, data_rows, data, width, kind, lanes, wide, scaled, output,
+def _segment_end(ids, first, length, size):
+    """Where the segment that begins at `first` ends; most likely it is `length` entries long, as the one before."""
+    segment, last = peek(ids, first), first + length
+    if last <= size and peek(ids, last - 1) == segment and (last == size or peek(ids, last) != segment):
+        return last
+    last = first + 1
+    while last < size and peek(ids, last) == segment:
+        last += 1
+    return last
+
+
+@inline
+def pool_chunk(indices, ids, chunk, chunks, rows, data_rows, data, width, kind, lanes, wide, scaled, output,
                 nontemporal, clear, ahead):  # fmt: skip
     """Pool the segments that begin in a chunk of the entries, and zero the rows between them if `clear`.
 
-    Tells whether an entry of the chunk is bad; nothing is written then.
+    Tells whether an entry of the chunk is bad; the output is not whole then.
     """
     size = indices.size
     first, stop = chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)
-    if _any_wrong(indices, ids, first, stop, rows, data_rows):
-        return True
+    wrong = _any_wrong(indices, ids, first, stop, rows, data_rows)
     while 0 < first < stop and peek(ids, first) == peek(ids, first - 1):
         first += 1  # this segment began in an earlier chunk, and is pooled there
-    before = peek_bounded(ids, first - 1, rows) if first > 0 else np.int64(-1)
+    before = peek(ids, first - 1) if first > 0 else np.int64(-1)
+    if wrong or before < -1 or before >= rows:
+        return True
+    length = 1
     while first < stop:
-        segment = peek_bounded(ids, first, rows)
-        last = first + 1
-        while last < size and peek(ids, last) == segment:
-            last += 1
+        # What was checked may have changed since.
+        segment = peek(ids, first)
+        if segment <= before or segment >= rows:
+            return True
+        last = _segment_end(ids, first, length, size)
         if clear and segment > before + 1:
-            output[(before + 1) * width : segment * width] = 0
+            fill_range(output, (before + 1) * width, segment * width, 0)
         if wide is None:
             _pool_columns(lanes, scaled, indices, first, last, data_rows, data, count(lanes), 0, kind, output,
                           nontemporal, segment, ahead)  # fmt: skip
@@ -123,10 +138,9 @@ def _pool_chunk(indices, ids, chunk, chunks, rows, data_rows, data, width, kind,
                 _pool_columns(lanes, scaled, indices, first, last, data_rows, data, width,
                               block_start(lanes, column, width), kind, output, nontemporal, segment,
                               ahead)  # fmt: skip
-        before = segment
-        first = last
+        before, length, first = segment, last - first, last
     if clear and stop == size and before + 1 < rows:
-        output[(before + 1) * width : rows * width] = 0
+        fill_range(output, (before + 1) * width, rows * width, 0)
     return False
 
 
@@ -156,7 +170,7 @@ def pool(workers, chunks, indices, ids, rows, data_rows, data, width, kind, lane
             return wrong
 
     for chunk in share(workers, 1, chunks):
-        wrong = _pool_chunk(indices, ids, chunk, chunks, rows, data_rows, data, width, kind, lanes, wide, scaled,
+        wrong = pool_chunk(indices, ids, chunk, chunks, rows, data_rows, data, width, kind, lanes, wide, scaled,
                             output, nontemporal, clear, ahead)  # fmt: skip
         bad[chunk] = chunk_start(chunk, chunks, size) if wrong else -1
     leave(workers, seen)
@@ -166,12 +180,14 @@ def pool(workers, chunks, indices, ids, rows, data_rows, data, width, kind, lane
 @inline
 def _pool_part(counters, chunks, indices, ids, rows, data_rows, data, width, kind, lanes_for, wide, scaled, output,
                ahead):  # fmt: skip
-    """What a thread of a team does."""
+    """What a thread of a team does. The team comes together at the end, so chunks are claimed and not waited for."""
     shared = at(WORDS, counters)
-    for chunk in share((shared, shared), 0, chunks):
-        if _pool_chunk(indices, ids, chunk, chunks, rows, data_rows, data, width, kind, zeros(lanes_for), wide, scaled,
+    chunk = atomic_add(shared, 0, 1)
+    while chunk < chunks:
+        if pool_chunk(indices, ids, chunk, chunks, rows, data_rows, data, width, kind, zeros(lanes_for), wide, scaled,
                        output, False, True, ahead):  # fmt: skip
             atomic_add(shared, WRONG, 1)
+        chunk = atomic_add(shared, 0, 1)
     leave_team(shared)
 
 
@@ -184,7 +200,7 @@ def pool_small(run_parallel, threads, chunks, indices, ids, rows, data_rows, dat
     team was late, or a position before the first bad entry.
     """
     if run_parallel is None:
-        wrong = _pool_chunk(indices, ids, 0, 1, rows, data_rows, data, width, kind, zeros(lanes_for), wide, scaled,
+        wrong = pool_chunk(indices, ids, 0, 1, rows, data_rows, data, width, kind, zeros(lanes_for), wide, scaled,
                             output, False, True, ahead)  # fmt: skip
         return np.int64(0 if wrong else -1)
     counters = room(COUNTERS)

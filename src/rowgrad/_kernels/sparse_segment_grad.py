@@ -3,7 +3,7 @@
 Both the gradients and their gradients are the same sum seen from two sides: rows gather from partners. What
 differs is whose factor counts, that of the partner (a gradient: the segment scales) or that of the row (a
 gradient's gradient: the row is the segment). `factor_shift` and `factor_mask` cut the position of the factor out of
-an entry's word; a mask of 0 always finds the first factor, a lone 1.
+an entry's word; a mask of 0 always finds the first factor, a single 1.
 
 Where each entry has a factor of its own, words hold positions of entries in place of partners, and `sources` tells
 the partner of each position: (ids, number of rows of the values). It is None elsewhere, and what belongs to it

@@ -13,14 +13,17 @@ from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.described import AHEAD, COLUMN, FEATURE_FIELDS, KIND, NUMBER, ROWS, TABLE, WIDTH
 from rowgrad._kernels.kinds import LATE
 from rowgrad._kernels.lanes import block_start, count, fill, store, store_nontemporal, zeros
-from rowgrad._kernels.raw import peek
-from rowgrad._kernels.sharing import atomic_add, share
+from rowgrad._kernels.raw import equal_bytes, lowest_bit, peek, poke
+from rowgrad._kernels.sharing import LINE, atomic_add, share
 from rowgrad._kernels.sparse_segment import row_of, scale_segment, sum_segment
-from rowgrad._kernels.team import COUNTERS, at, at_if, has_waited, leave_team, on_team, room
+from rowgrad._kernels.team import COUNTERS, ask_team, at, at_if, has_waited, leave_team, on_team, room
 
-WORDS = np.empty(0, np.int64)
+WORDS, BYTES = np.empty(0, np.int64), np.empty(0, np.uint8)
 WRONG = COUNTERS - 1  # the counter of parts that have a bad id or offset
 BAGS = 64  # are pooled before it is looked at how long the next ones are
+MOST_CLASSES = 12  # of lengths, for bags to be pooled in the order of their lengths
+LOCAL = 2 * BAGS  # words that a thread keeps of the bags that it pools
+ALL = np.uint64(2**64 - 1)
 
 
 @inline
@@ -47,21 +50,26 @@ def _put(output, place, total, nontemporal):
 
 
 @inline
-def _lengths(offsets, begin, end, stop):
-    """The least and the greatest length of a bag, the last of which ends at `stop`; negative if an offset is bad."""
-    least = stop - peek(offsets, end - 1)
-    most = least
-    for bag in range(begin, end - 1):
-        length = peek(offsets, bag + 1) - peek(offsets, bag)
+def _keep_starts(offsets, begin, end, stop, starts):
+    """Keep where bags begin, and behind them where the last one ends; the least and the greatest length of a bag.
+
+    Offsets are the caller's, and another thread may change them: they are read once.
+    """
+    for bag in range(begin, end):
+        poke(starts, bag - begin, peek(offsets, bag))
+    poke(starts, end - begin, stop)
+    least = most = stop - peek(starts, end - begin - 1)
+    for k in range(end - begin - 1):
+        length = peek(starts, k + 1) - peek(starts, k)
         least, most = min(least, length), max(most, length)
     return least, most
 
 
 @inline
-def _copy_rows(lanes, column, ids, first, last, rows, width, ahead, table, output, place, stride, nontemporal):
+def _copy_rows(lanes, column, ids, first, last, size, rows, width, ahead, table, output, place, stride, nontemporal):
     """Pool bags of one id each."""
     for i in range(first, last):
-        row = row_of(lanes, ids, i, last, rows, table, width, column, ahead)
+        row = row_of(lanes, ids, i, size, rows, table, width, column, ahead)
         _put(output, place, row, nontemporal)
         place += stride
 
@@ -77,52 +85,68 @@ def _sum_weighted(lanes, ids, weights, first, last, stop, rows, table, width, co
 
 
 @inline
-def _sum_bags(lanes, scaled, weights, column, ids, first, stop, offsets, begin, end, rows, width, kind, ahead, table,
-              output, place, stride, nontemporal):  # fmt: skip
-    """Pool bag by bag. Offsets are bounded here, since another thread may change them."""
-    for bag in range(begin, end):
-        last = min(max(peek(offsets, bag + 1), first), stop) if bag + 1 < end else stop
-        total = lanes
-        if weights is not None:
-            total = _sum_weighted(lanes, ids, weights, first, last, stop, rows, table, width, column, ahead)
-        elif first < last:
-            total = sum_segment(lanes, ids, first, last, stop, rows, table, width, column, ahead)
-            if scaled is not None:
-                total = scale_segment(total, last - first, kind)
-        _put(output, place, total, nontemporal)
-        place += stride
-        first = last
+def _sum_bags(lanes, scaled, weights, column, ids, starts, lengths, bags, classes, size, rows, width, kind, ahead,
+              table, output, place, stride, nontemporal):  # fmt: skip
+    """Pool bag by bag; if there are several classes of lengths, one class after the other."""
+    for length in range(classes):
+        left = ALL >> (64 - bags)
+        if classes > 1:
+            left &= equal_bytes(lengths, length)
+        while left != 0:
+            bag = lowest_bit(left)
+            left &= left - np.uint64(1)
+            first, last = peek(starts, bag), peek(starts, bag + 1)
+            total = lanes
+            if weights is not None:
+                total = _sum_weighted(lanes, ids, weights, first, last, size, rows, table, width, column, ahead)
+            elif first < last:
+                total = sum_segment(lanes, ids, first, last, size, rows, table, width, column, ahead)
+                if scaled is not None:
+                    total = scale_segment(total, last - first, kind)
+            _put(output, place + bag * stride, total, nontemporal)
 
 
 @inline
-def _pool_bags(lanes, scaled, weights, feature, ids, size, offsets, begin, end, last, place, table, output, stride,
-               nontemporal):  # fmt: skip
+def pool_bags(lanes, scaled, weights, feature, ids, size, offsets, begin, end, last, place, table, output, stride,
+              nontemporal, local):  # fmt: skip
     """Pool the bags from `begin` to `end` of one feature, up to entry `last`; tells whether an id or offset is bad."""
     rows, width, kind, ahead = peek(feature, ROWS), peek(feature, WIDTH), peek(feature, KIND), peek(feature, AHEAD)
-    first = peek(offsets, begin)
-    least, most = _lengths(offsets, begin, end, last)
-    if first < 0 or last > size or least < 0 or first > last or (rows == 0 and first < last):
+    starts, lengths, bags = at(WORDS, local), at(BYTES, local + 8 * (BAGS + LINE)), end - begin
+    least, most = _keep_starts(offsets, begin, end, last, starts)
+    first = peek(starts, 0)
+    if first < 0 or last > size or least < 0 or most > size or first > last or (rows == 0 and first < last):
         return True
-    for column in range(0, width, count(lanes)):
-        here = block_start(lanes, column, width)
-        if weights is None and most == 1 and least == 1 and last - first == end - begin:
-            _copy_rows(lanes, here, ids, first, last, rows, width, ahead, table, output, place + here, stride,
+    if weights is None and most == 1 and least == 1:
+        for column in range(0, width, count(lanes)):
+            here = block_start(lanes, column, width)
+            _copy_rows(lanes, here, ids, first, last, size, rows, width, ahead, table, output, place + here, stride,
                        nontemporal)  # fmt: skip
-        else:
-            _sum_bags(lanes, scaled, weights, here, ids, first, last, offsets, begin, end, rows, width, kind, ahead,
+    else:
+        classes = most - least + 1 if most - least < MOST_CLASSES else 1
+        if classes > 1:
+            # Bags of one length one after the other: a processor foresees how often a loop runs if it ran as often the
+            # time before. The rows of the next bags are fetched meanwhile.
+            for k in range(bags):
+                poke(lengths, k, np.uint8(peek(starts, k + 1) - peek(starts, k) - least))
+            if ahead > 0:
+                ahead = last - first
+        for column in range(0, width, count(lanes)):
+            here = block_start(lanes, column, width)
+            _sum_bags(lanes, scaled, weights, here, ids, starts, lengths, bags, classes, size, rows, width, kind, ahead,
                       table, output, place + here, stride, nontemporal)  # fmt: skip
     return any_outside(ids, first, last, rows)
 
 
 @inline
-def _pool_share(counters, chunks, tiles, like, lanes_for, scaled, weights_like, stored, features, ids, size, offsets,
+def _pool_share(counters, number_of, tiles, like, lanes_for, scaled, weights_like, stored, features, ids, size, offsets,
                 is_open, bags, weights, output, stride, nontemporal):  # fmt: skip
     """The part of a thread: tiles of bags, feature by feature, so that what is hot of a table stays in a cache."""
     shared = at(WORDS, counters)
     entry_weights = at_if(weights_like, weights_like, weights)
-    for chunk in share((shared, shared), 0, chunks):
-        number = chunk // tiles
-        tile = chunk - number * tiles
+    local = room(LOCAL)
+    for chunk in share((shared, shared), 0, number_of * tiles):
+        tile = chunk // number_of
+        number = chunk - tile * number_of
         feature = at(WORDS, features + 8 * FEATURE_FIELDS * number)
         base = peek(feature, NUMBER) * bags
         begin, stop, wrong = base + tile * bags // tiles, base + (tile + 1) * bags // tiles, False
@@ -130,9 +154,9 @@ def _pool_share(counters, chunks, tiles, like, lanes_for, scaled, weights_like, 
             end = min(begin + BAGS, stop)
             place = (begin - base) * stride + peek(feature, COLUMN)
             last = offset_at(at(like, offsets), end, is_open, bags, size)
-            wrong |= _pool_bags(
+            wrong |= pool_bags(
                 zeros(lanes_for), scaled, entry_weights, feature, at(like, ids), size, at(like, offsets), begin, end,
-                last, place, at(stored, peek(feature, TABLE)), at(stored, output), stride, nontemporal,
+                last, place, at(stored, peek(feature, TABLE)), at(stored, output), stride, nontemporal, local,
             )  # fmt: skip
             begin = end
         if wrong:
@@ -154,9 +178,10 @@ def pool(run_parallel, threads, total, number_of, tiles, like, lanes_for, scaled
         return np.int64(1)
     if offset_at(at(like, offsets), total * bags, is_open, bags, size) != size:
         return np.int64(1)
-    on_team(run_parallel, threads, _pool_share,
-            (counters, number_of * tiles, tiles, like, lanes_for, scaled, weights_like, stored, features, ids, size,
-             offsets, is_open, bags, weights, output, stride, nontemporal))  # fmt: skip
     shared = at(WORDS, counters)
+    ask_team(shared)
+    on_team(run_parallel, threads, _pool_share,
+            (counters, number_of, tiles, like, lanes_for, scaled, weights_like, stored, features, ids, size,
+             offsets, is_open, bags, weights, output, stride, nontemporal))  # fmt: skip
     wrong = peek(shared, WRONG)
     return wrong if wrong != 0 or not has_waited(shared) else np.int64(LATE)

@@ -23,7 +23,7 @@ from rowgrad._kernels.sparse_segment_grad import (
 )  # fmt: skip
 from rowgrad._kernels.tables import WORDS, WRONG
 from rowgrad._kernels.tables_entries import PLACE_BITS, PLACES, item_at, list_items, pack, table_at
-from rowgrad._kernels.team import COUNTERS, at, at_if, has_waited, leave_team, on_team, room
+from rowgrad._kernels.team import COUNTERS, ask_team, at, at_if, has_waited, leave_team, on_team, room
 
 FEW = 1024  # entries, which are sorted by small digits
 
@@ -114,9 +114,10 @@ def gradients(run_parallel, threads, number_of, parts, like, lanes_for, scaled, 
     """
     counters = room(COUNTERS)
     list_items(items, tables, number_of, parts, at(like, ids), at(like, offsets), is_open, bags, size, per)
+    shared = at(WORDS, counters)
+    ask_team(shared)
     on_team(run_parallel, threads, _gradients_share,
             (counters, items, number_of, parts, like, lanes_for, scaled, weights_like, stored, tables, features, ids,
              offsets, is_open, bags, weights, grads, stride, words, others, factors, places))  # fmt: skip
-    shared = at(WORDS, counters)
     wrong = peek(shared, WRONG)
     return wrong if wrong != 0 or not has_waited(shared) else np.int64(LATE)

@@ -19,7 +19,7 @@ from rowgrad._kernels.raw import peek, poke, prefetch
 from rowgrad._kernels.sharing import atomic_add, share
 from rowgrad._kernels.tables import WORDS, WRONG
 from rowgrad._kernels.tables_entries import PLACE_BITS, PLACES, item_at, list_items, pack, table_at
-from rowgrad._kernels.team import COUNTERS, at, at_if, has_waited, leave_team, on_team, room
+from rowgrad._kernels.team import COUNTERS, ask_team, at, at_if, has_waited, leave_team, on_team, room
 
 NUMBERS = 11  # of an optimizer's formula
 AHEAD = 12  # entries; what they need from a large table is fetched so long before
@@ -126,10 +126,11 @@ def step(run_parallel, threads, number_of, parts, like, lanes_for, wide, scaled,
     """
     counters = room(COUNTERS)
     list_items(items, tables, number_of, parts, at(like, ids), at(like, offsets), is_open, bags, size, per)
+    shared = at(WORDS, counters)
+    ask_team(shared)
     on_team(run_parallel, threads, _step_share,
             (counters, items, number_of, parts, like, lanes_for, wide, scaled, weights_like, stored, rule, tables,
              features, numbers, ids, offsets, is_open, bags, weights, grads, stride, words, factors, scratch, spread,
              slots_at, maps, map_size))  # fmt: skip
-    shared = at(WORDS, counters)
     wrong = peek(shared, WRONG)
     return wrong if wrong != 0 or not has_waited(shared) else np.int64(LATE)

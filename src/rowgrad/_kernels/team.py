@@ -20,13 +20,14 @@ from numba.extending import intrinsic
 
 from rowgrad._kernels import sharing
 from rowgrad._kernels.compile import KernelCompiler, inline
-from rowgrad._kernels.raw import peek
+from rowgrad._kernels.raw import peek, poke
 from rowgrad._kernels.sharing import LINE, STRIDE, atomic_add, clock, read_clock, waits_since
 
 INT64, INT32, BYTES = ir.IntType(64), ir.IntType(32), ir.IntType(8).as_pointer()
 MOST_PHASES = 4
 COUNTERS = (MOST_PHASES + 1) * STRIDE  # those of phases, and room for what kernels count themselves
 FINISHED = COUNTERS - LINE  # the clock when the first thread had nothing left to do
+STARTED = FINISHED + 1  # the clock before the team was asked
 
 
 def _array_at(context: Any, builder: Any, array: Any, address: Any) -> Any:
@@ -45,7 +46,7 @@ def _array_at(context: Any, builder: Any, array: Any, address: Any) -> Any:
 
 @intrinsic
 def at(typingctx: Any, like: Any, address: Any) -> Any:
-    """What lies at `address`, as an array of the type of `like`; nothing that is used with it asks for its size."""
+    """What lies at `address`, as an array of the type of `like`; its size must not be used."""
     array = types.Array(like.dtype, 1, "C")
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -191,6 +192,12 @@ class SharedCompiler(KernelCompiler):
 
 
 @inline
+def ask_team(counters):
+    """Note when the team is asked; the caller does so before `on_team`."""
+    poke(counters, STARTED, clock())
+
+
+@inline
 def leave_team(counters):
     """Note when the work was done; each thread calls it last."""
     if peek(counters, FINISHED) == 0:
@@ -201,6 +208,8 @@ def leave_team(counters):
 def has_waited(counters):
     """Whether the team took long to come together after the work was done, as it does where cores are busy.
 
-    If two threads noted the end at the same time, the sum of both lies in the future, and says no.
+    After `ask_team`, that is also longer than the work took: else the team has gained more than it has lost. If two
+    threads noted the end at the same time, the sum of both lies in the future, and says no.
     """
-    return waits_since(peek(counters, FINISHED))
+    started, ended = peek(counters, STARTED), peek(counters, FINISHED)
+    return waits_since(ended) and (started == 0 or clock() - ended > ended - started)

@@ -18,25 +18,39 @@ WHAT = {
     "dtype": "the name of a type, such as 'float32'",
     "shape": "a list of sizes: whole numbers, names for unknown ones",
     "list": "a list of whole numbers or texts",
+    "numbers": "a list of numbers",
     "value": "a literal",
 }
+PLAIN = {"bool": bool, "int": int, "float": float}  # what is of this type has its plain form
 
 
 def check_attributes(operator: Operator, given: Mapping[str, Any]) -> dict[str, Any]:
     """The attributes of a call: those `given`, checked and in their plain form, and the defaults of the others."""
-    known = {attribute.name: attribute for attribute in operator.attributes}
+    checked, used = {}, 0
+    for attribute in operator.attributes:
+        name, default = attribute.name, attribute.default
+        if name in given:
+            used += 1
+            value = given[name]
+            if type(value) is not PLAIN.get(attribute.kind) and (value is not None or default is not None):
+                value = check_attribute(operator, attribute, value)
+        else:
+            value = default
+        if value is REQUIRED:
+            _check_known(operator, given)  # it may have been misspelt
+            raise _wrong(operator, name, None, f"{name} is missing; give {WHAT[attribute.kind]}.")
+        checked[name] = value
+    if used < len(given):
+        _check_known(operator, given)
+    return checked
+
+
+def _check_known(operator: Operator, given: Mapping[str, Any]) -> None:
+    known = [attribute.name for attribute in operator.attributes]
     for name in given:
         if name not in known:
             allowed = ", ".join(known) or "none"
             raise _wrong(operator, name, given[name], f"{name} is no attribute of {operator.name}; it has: {allowed}.")
-    checked = {}
-    for attribute in operator.attributes:
-        value = given.get(attribute.name, attribute.default)
-        if value is REQUIRED:
-            raise _wrong(operator, attribute.name, None, f"{attribute.name} is missing; give {WHAT[attribute.kind]}.")
-        is_default = attribute.name not in given or (value is None and attribute.default is None)
-        checked[attribute.name] = value if is_default else check_attribute(operator, attribute, value)
-    return checked
 
 
 def check_attribute(operator: Operator, attribute: Attribute, value: Any) -> Any:
@@ -57,6 +71,8 @@ def check_attribute(operator: Operator, attribute: Attribute, value: Any) -> Any
             return tuple(size if isinstance(size, str) else int(size) for size in value)
         case "list" if isinstance(value, list | tuple | np.ndarray) and _is_plain_list(value):
             return [item if isinstance(item, str) else int(item) for item in value]
+        case "numbers" if isinstance(value, list | tuple | np.ndarray) and _is_list_of_numbers(value):
+            return [float(str(np.float32(item))) for item in value]  # what float32 keeps of them, in few digits
         case "value":
             return value
     raise _wrong(operator, attribute.name, value, f"{attribute.name} is {value!r}; it must be {WHAT[attribute.kind]}.")
@@ -64,6 +80,11 @@ def check_attribute(operator: Operator, attribute: Attribute, value: Any) -> Any
 
 def _is_plain_list(items: Any) -> bool:
     return all(isinstance(item, int | np.integer | str) and not isinstance(item, bool) for item in items)
+
+
+def _is_list_of_numbers(items: Any) -> bool:
+    kinds = int | float | np.integer | np.floating
+    return all(isinstance(item, kinds) and not isinstance(item, bool) and np.isfinite(item) for item in items)
 
 
 def _is_size(size: Any) -> bool:

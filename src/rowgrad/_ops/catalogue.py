@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from rowgrad import _kernels as kernels
-from rowgrad._ops.pins import INT64_MAX, Input, ManyInputs, MixedInputs, Pin, fit_out, is_untyped
+from rowgrad._ops.pins import INT64_MAX, SEQUENCES, Input, ManyInputs, MixedInputs, Pin, fit_out, is_untyped
 from rowgrad._runtime import arrays
 from rowgrad._runtime.dtypes import Array
 from rowgrad._runtime.memory import check_apart
 from rowgrad.errors import RowgradError
 
 NDARRAY = np.ndarray
+NOTHING: frozenset[Any] = frozenset()
 Rule = Callable[..., Any]  # a gradient rule, see `gradients`
 REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "REQUIRED"})()
 
@@ -63,7 +64,8 @@ class Operator:
     `shape_rule` gives the shapes of the outputs where the notation of pins does not (see `shapes`). `updates` names,
     for each input that is a variable, the output that is its new value. `role` is ``"operator"``, or what the block
     means to a page: those blocks hold or move data, and are no functions. `bounds_ids` tells whether `compute` bounds
-    each id after it was read; families with kernels of their own do.
+    each id after it was read; families with kernels of their own do. `quick` is tried before anything else: it gives
+    the results for arguments that it can take as they are, else None.
     """
 
     name: str
@@ -92,6 +94,7 @@ class Operator:
     raw_name: str = ""
     raw_only: bool = False
     bounds_ids: bool | None = None
+    quick: Callable[..., Any] | None = None
     fitters: tuple[Input, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -99,6 +102,8 @@ class Operator:
         fitters = tuple(kind(pin, self.dtypes_of(pin)) for kind, pin in zip(kinds, self.inputs, strict=True))
         object.__setattr__(self, "fitters", fitters)
         object.__setattr__(self, "raw_name", self.raw_name or self.name)
+        object.__setattr__(self, "_passed", tuple(a.name for a in self.attributes if a.passed))
+        object.__setattr__(self, "_unpassed", tuple(a.name for a in self.attributes if not a.passed))
         # NumPy checks ids and then reads them again, so operators that are made of it get copies: another thread may
         # write to a caller's ids in between. Kernels bound what they use themselves.
         bounded = self.family in kernels.MODULES if self.bounds_ids is None else self.bounds_ids
@@ -112,8 +117,7 @@ class Operator:
                  if len(positions := [at for at, variable in enumerate(repeated) if variable == name]) > 1]  # fmt: skip
         odd = copied or any(fitters[at].is_count for positions in alike for at in positions)
         # The types of arrays that each input takes as they are; None for one that takes a number.
-        nothing: frozenset[Any] = frozenset()
-        fits = tuple(nothing if odd or fitter.pin.many else None if fitter.is_count else fitter.allowed
+        fits = tuple(() if odd else NOTHING if fitter.pin.many else None if fitter.is_count else fitter.allowed
                      for fitter in fitters)  # fmt: skip
         object.__setattr__(self, "_fits", fits)
         object.__setattr__(self, "_alike", tuple((first, other) for first, *others in alike for other in others))
@@ -139,7 +143,12 @@ class Operator:
         """
         try:
             if options:
-                return self._call_with_options(values, options)
+                if "out" in options or "plan" in options:
+                    return self._call_with_options(values, options)
+                for name in self._unpassed:  # type: ignore[attr-defined]
+                    options.pop(name, None)
+            elif self.quick is not None and (found := self.quick(*values)) is not None:
+                return found
             # Most calls pass arrays and numbers just as `compute` takes them, which one look at each tells.
             pairs = zip(self._fits, values, strict=True)  # type: ignore[attr-defined]
             allowed = value = None
@@ -151,30 +160,21 @@ class Operator:
                     break
             else:
                 if not self._alike or self._are_alike(values):  # type: ignore[attr-defined]
-                    return self.compute(*values)
-            results = self.compute(*(self._settle(values, [(allowed, value), *pairs]) or self._fit(values)))
-            kind = first_kind(values)
-            if kind is not arrays.NUMPY:
-                if self.result is None:
-                    return kind.hand_back(results)
-                return self.result(*(kind.hand_back(result) for result in results))
-            return results
+                    return self.compute(*values, **options)
+            fitted = self._settle(values, [(allowed, value), *pairs]) or self._fit(values)
+            return self._handed_back(values, self.compute(*fitted, **options))
         except RowgradError as error:
             error.op = error.op or self.name
             raise
 
     def _call_with_options(self, values: tuple[Any, ...], options: dict[str, Any]) -> Any:
         plan, out = options.get("plan"), options.get("out")
-        settings = {a.name: options[a.name] for a in self.attributes if a.passed and a.name in options}
+        settings = {name: options[name] for name in self._passed if name in options}  # type: ignore[attr-defined]
         if plan is not None:
             settings["plan"] = plan
             values = plan.complete(self, values)
         if out is None:
-            kind = first_kind(values)
-            results = self.compute(*self._fit(values), **settings)
-            if self.result is None:
-                return kind.hand_back(results)
-            return self.result(*map(kind.hand_back, results))
+            return self._handed_back(values, self.compute(*self._fit(values), **settings))
         fitted, target = self._fit(values), fit_out(out)
         check_apart(target, self._arrays(fitted))
         results = self.compute(*fitted, out=target, **settings)
@@ -182,6 +182,15 @@ class Operator:
             return out
         _, *others = results
         return self.result(out, *map(first_kind((out,)).hand_back, others))
+
+    def _handed_back(self, values: tuple[Any, ...], results: Any) -> Any:
+        """The results as arrays of the kind of the first argument that is one."""
+        kind = first_kind(values)
+        if kind is arrays.NUMPY:
+            return results
+        if self.result is None:
+            return kind.hand_back(results)
+        return self.result(*map(kind.hand_back, results))
 
     def _arrays(self, fitted: list[Any]) -> Iterator[tuple[str, Array]]:
         """The arrays among the arguments, with the names of their pins."""
@@ -203,13 +212,17 @@ class Operator:
         `rest` are those that do not fit as they are, and all behind, each with what `_fits` says.
         """
         settled = list(values[: -len(rest)])
-        for allowed, value in rest:
+        for fitter, (allowed, value) in zip(self.fitters[-len(rest) :], rest, strict=True):
             if type(value) is NDARRAY and allowed and value.dtype in allowed and value.flags.c_contiguous:
                 settled.append(value if value.flags.carray else arrays.settle(value))
             elif isinstance(value, np.generic) and allowed and value.dtype in allowed:
                 settled.append(np.array(value))
             elif allowed is None and type(value) is int and -INT64_MAX <= value <= INT64_MAX:
                 settled.append(value)
+            elif allowed is None and type(value) is NDARRAY and value.ndim == 0 and value.dtype.kind == "i":
+                settled.append(int(value))
+            elif isinstance(fitter, MixedInputs) and allowed == NOTHING and fitter.fits_as_they_are(value):
+                settled.append(tuple(value))
             else:
                 return None
         return settled if self._are_alike(settled) else None
@@ -255,7 +268,7 @@ def first_kind(values: tuple[Any, ...]) -> arrays.Kind:
     for value in values:
         if type(value) is np.ndarray:
             return arrays.NUMPY
-        if isinstance(value, list | tuple) and value and not is_untyped(value):
+        if isinstance(value, SEQUENCES) and value and not is_untyped(value):
             return first_kind(tuple(value))
         kind = arrays.kind_of(value)
         if kind is not None:

@@ -32,7 +32,7 @@ def at_least_vector(argument: str, array: Array) -> None:
 
 
 def count(argument: str, value: Any, least: int | None = 0) -> int:
-    """`value` must be a lone whole number, and no smaller than `least`."""
+    """`value` must be a single whole number, and no smaller than `least`."""
     if type(value) is not int:
         rank(argument, value, 0)
     number = int(value)

@@ -19,7 +19,7 @@ from rowgrad._ops.pins import INT64_MAX, Pin
 from rowgrad._ops.results import CrossedFeatures, CrossedRows
 from rowgrad._runtime.dtypes import IDS, Array
 from rowgrad._runtime.memory import allocate
-from rowgrad._runtime.text_columns import TextColumn, column_of
+from rowgrad._runtime.text_columns import TextColumn, column_of, make_bytes
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError
 
@@ -54,14 +54,16 @@ def of_sparse(names: Sequence[str], indices: Array, values: Array, shape: Array,
         )
     rows = indices[:, 0].copy()
     batch = checks.not_negative(shape_name, shape, 0)
+    begins, ends = allocate((2, batch), np.int64, argument=shape_name)  # before anything else: it may be too much
     if strict and rows.size:
         falls = np.concatenate([rows[:1] < 0, rows[1:] < rows[:-1]])
         rows = rows[: int(falls.argmax())] if falls.any() else rows
     else:
         rows = np.maximum.accumulate(np.maximum(rows, 0))
     counts = np.bincount(rows[: int(np.searchsorted(rows, batch))], minlength=batch)
-    ends = np.cumsum(counts)
-    return Column(value_name, values, ends - counts, ends)
+    np.cumsum(counts, out=ends)
+    np.subtract(ends, counts, out=begins)
+    return Column(value_name, values, begins, ends)
 
 
 def of_dense(name: str, values: Array) -> Column:
@@ -130,7 +132,12 @@ def _hashed(batch: Batch, features: list[Array], seed: int | None, buckets: int)
 
 
 def _as_text(values: Array, name: str) -> TextColumn:
-    return column_of(values.astype("S20") if values.dtype.kind == "i" else values, name)
+    if values.dtype.kind != "i":
+        return column_of(values, name)
+    digits = allocate(values.size * kernels.crossing.DIGITS, np.uint8)
+    begins, ends = allocate(values.size, np.int64), allocate(values.size, np.int64)
+    Workers(digits.nbytes).run(kernels.crossing.write_numbers, values, digits, begins, ends)
+    return TextColumn(digits, begins, ends)
 
 
 def _holds_str(array: Array) -> bool:
@@ -141,35 +148,47 @@ def _holds_str(array: Array) -> bool:
 def _joined(batch: Batch, texts: list[TextColumn], separator: bytes, other_text: tuple[Array, ...] = ()) -> Array:
     """The crosses as text: objects that are `bytes`, as TensorFlow gives strings, or `str` where all text is."""
     given = [array for array in (*(column.values for column in batch.columns), *other_text) if array.dtype.kind != "i"]
-    found = _joined_bytes(batch, texts, separator)
-    if given and all(map(_holds_str, given)):
-        return np.array([item.decode() for item in found], str)
-    return found
-
-
-def _joined_bytes(batch: Batch, texts: list[TextColumn], separator: bytes) -> Array:
-    output = np.empty(batch.crosses, object)
-    if not output.size:
-        return output
+    is_str = bool(given) and all(map(_holds_str, given))
+    if not batch.crosses:
+        return np.empty(0, str if is_str else object)
     places = allocate((batch.crosses, len(texts)), np.int64)
     workers = Workers(places.nbytes)
     workers.run(kernels.crossing.cross_places, batch.rows, len(texts), batch.firsts, batch.counts, batch.offsets,
                 places.reshape(-1))  # fmt: skip
-    shifts = np.cumsum([0, *(text.data.size for text in texts)])
-    data = np.concatenate([text.data for text in texts])
-    begins, ends = (np.concatenate([getattr(text, side).astype(np.int64) + shift
-                                    for text, shift in zip(texts, shifts, strict=False)])
-                    for side in ("begins", "ends"))  # fmt: skip
-    begins = np.clip(begins, 0, data.size)
-    ends = np.clip(ends, begins, data.size)
+    data, begins, ends = _behind_one_another(texts)
     offsets = np.zeros(batch.crosses + 1, np.int64)
-    np.cumsum((ends - begins)[places].sum(axis=1) + len(separator) * (len(texts) - 1), out=offsets[1:])
+    workers.run(kernels.crossing.joined_ends, batch.crosses, len(texts), places.reshape(-1), begins, ends,
+                len(separator), offsets)  # fmt: skip
+    between = np.frombuffer(bytearray(separator), np.uint8)
+    if is_str:
+        width = max(int(offsets.max()), 1)
+        points = allocate((batch.crosses, width), np.uint32)
+        if workers.run(kernels.crossing.joined_points, batch.crosses, len(texts), places.reshape(-1), data, begins,
+                       ends, between, width, points.reshape(-1), np.empty(workers.chunks, np.int64)):  # fmt: skip
+            return points.view(f"U{width}").reshape(-1)
+    np.cumsum(offsets, out=offsets)
     written = allocate(int(offsets[-1]), np.uint8)
     workers.run(kernels.crossing.joined_bytes, batch.crosses, len(texts), places.reshape(-1), data, begins, ends,
-                np.frombuffer(bytearray(separator), np.uint8), offsets, written)  # fmt: skip
-    whole, stops = written.tobytes(), offsets.tolist()
-    output[:] = [whole[begin:end] for begin, end in pairwise(stops)]
-    return output
+                between, offsets, written)  # fmt: skip
+    output = np.empty(batch.crosses, object)
+    if not make_bytes(output, written, 1, offsets):
+        whole = written.tobytes()
+        output[:] = [whole[begin:end] for begin, end in pairwise(offsets.tolist())]
+    return np.array([item.decode() for item in output], str) if is_str else output
+
+
+def _behind_one_another(texts: list[TextColumn]) -> tuple[Array, Array, Array]:
+    """The columns as one: its bytes, and where each string begins and ends, bounded."""
+    if len(texts) == 1 and texts[0].begins.dtype == np.int64:
+        data, begins, ends = texts[0]
+    else:
+        shifts = np.cumsum([0, *(text.data.size for text in texts)])
+        data = np.concatenate([text.data for text in texts])
+        begins, ends = (np.concatenate([getattr(text, side) + shift
+                                        for text, shift in zip(texts, shifts, strict=False)], dtype=np.int64)
+                        for side in ("begins", "ends"))  # fmt: skip
+    begins = np.clip(begins, 0, data.size)
+    return data, begins, np.clip(ends, begins, data.size)
 
 
 def _features(column: Column) -> Array:

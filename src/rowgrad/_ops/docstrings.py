@@ -4,6 +4,7 @@ The worked example of each operator becomes a doctest: the call, and its results
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from textwrap import indent
 from typing import Any, NamedTuple
 
@@ -88,7 +89,7 @@ def example_lines(operator: Operator, call: str, as_array: str = "{}") -> Iterat
     for name, value in example.outputs.items():
         expected = stated(value)
         result = f"result.{name}" if operator.result else "result"
-        if _is_rounded(expected):
+        if is_rounded(expected):
             expected, result = expected.round(5), f"{as_array.format(result)}.astype(float).round(5)"
         yield f">>> print({result})"
         yield from str(expected).splitlines()
@@ -114,11 +115,26 @@ def page_call(operator: Operator) -> str:
 
 
 def page_inputs(operator: Operator) -> dict[str, Any]:
-    """The inputs of the worked example as pages take them: there, a lone text would be a wire."""
+    """The inputs of the worked example as pages take them: there, a single text would be a wire."""
     inputs = operator.example.inputs
     return {name: {"value": value} if isinstance(value, str) else value for name, value in inputs.items()}
 
 
-def _is_rounded(expected: "np.ndarray[Any, Any]") -> bool:
+def is_rounded(expected: "np.ndarray[Any, Any]") -> bool:
     """Whether a result is stated to six digits only."""
     return expected.dtype.kind == "f" and bool((expected.astype(np.float32) != expected).any())
+
+
+def in_numbers(operator: Operator) -> Operator:
+    """`operator` with numbers for the texts of its example: PyTorch and JAX have no arrays of text."""
+    example = operator.example
+    texts: dict[str, float] = {}
+
+    def number(value: Any) -> Any:
+        if isinstance(value, list):
+            return [number(item) for item in value]
+        return texts.setdefault(value, 1.0 + len(texts)) if isinstance(value, str) else value
+
+    inputs = {name: number(value) for name, value in example.inputs.items()}
+    outputs = {name: number(value) for name, value in example.outputs.items()}
+    return replace(operator, example=replace(example, inputs=inputs, outputs=outputs)) if texts else operator

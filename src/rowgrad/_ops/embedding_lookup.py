@@ -40,7 +40,7 @@ def embedding_lookup(params: Any, ids: Any, *, max_norm: float | None = None, pa
 
     Returns
     -------
-    array, shape [*ids.shape, ...]
+    array, shape `ids.shape` + [...]
 
     Raises
     ------
@@ -135,7 +135,7 @@ def safe_embedding_lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = Non
 
     Returns
     -------
-    array, shape [*dense_shape[:-1], ...]
+    array, shape `dense_shape[:-1]` + [...]
         The pooled rows.
 
     Examples
@@ -295,7 +295,7 @@ def _row_numbers(ids: _Ids) -> Array:
         if wrong.any():
             position = int(wrong.argmax())
             raise checks.out_of_range("sp_ids.indices", (position, column), int(there[position]), size,
-                                      f"dense_shape[{column}]", "index-out-of-range", "Mend the index.")  # fmt: skip
+                                      f"dense_shape[{column}]", "index-out-of-range", "Fix the index.")  # fmt: skip
         numbers = numbers * size + there
     return numbers
 

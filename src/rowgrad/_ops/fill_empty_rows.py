@@ -13,6 +13,7 @@ from rowgrad._ops import checks
 from rowgrad._ops.catalogue import Example, Operator, declare
 from rowgrad._ops.order import order_ids
 from rowgrad._ops.pins import Pin
+from rowgrad._ops.quick import first_call
 from rowgrad._ops.results import FilledRagged, FilledRows, FillGradient
 from rowgrad._ops.sparse_segment_grad import Factors, sum_rows
 from rowgrad._runtime import dtypes, threads
@@ -25,7 +26,10 @@ BOOL, INT64 = np.dtype(bool), np.dtype(np.int64)
 TEXT = "USOT"  # kinds of types that kernels know nothing of
 # A call that moves fewer bytes, in grains of work (see `threads`), is one thread's: it is done before others wake.
 MANY_GRAINS = 20
+# With so many values, of which more than one in so many is a default, the defaults are listed before they are summed.
+LISTED, OFTEN = 1000, 16
 # Empty arrays tell kernels the types that sums are made in.
+_code: dict[tuple[Any, bool], list[Any]] = {}  # compiled code by the type of values, and whether calls are usual
 NO_SUMS = {sums: np.empty(0, sums) for sums in (dtypes.summing(dtypes.NUMPY[name]).sums for name in NUMBERS)}
 
 
@@ -88,8 +92,13 @@ def _fill(
     columns, words = (None, None) if rank == 2 and width == 1 else (rank, width)  # what most calls have, as constants
     flat, work = indices.ravel(), (size + rows) * (rank * 16 + 24)
     workers = Workers(work) if size > 0 and work >= MANY_GRAINS * threads.GRAIN else None
+    code = _code.setdefault((values.dtype, columns is None), [None, None])
     if workers is None:
-        distinct = kernels.fill_empty_rows.inspect(flat, columns, size, rows)
+        args: tuple[Any, ...] = flat, columns, size, rows
+        if code[0] is None:
+            distinct, code[0] = first_call(kernels.fill_empty_rows.inspect, args)
+        else:
+            distinct = code[0](*args)
     else:
         starts = np.empty(workers.chunks, INT64)
         distinct = _inspect_together(workers, indices, columns, rows, starts)
@@ -108,7 +117,11 @@ def _fill(
     if not in_order:
         kernels.fill_empty_rows.fill_counted(flat, columns, rows_of, counts, source, words, default, full, *results)
     elif workers is None:
-        end = kernels.fill_empty_rows.fill(flat, columns, size, rows, source, words, default, full, *results)
+        args = flat, columns, size, rows, source, words, default, full, *results
+        if code[1] is None:
+            end, code[1] = first_call(kernels.fill_empty_rows.fill, args)
+        else:
+            end = code[1](*args)
         if end != full:
             raise checks.changed(argument)
     else:
@@ -160,10 +173,12 @@ def _fill_grad(reverse_index_map: Array, grad_values: Array, *, out: Array | Non
     bad, words = 0, None if parts == 1 else parts
     if size and work >= MANY_GRAINS * threads.GRAIN:
         bad = _fill_grad_together(reverse_index_map, values, full, words, NO_SUMS[sums], target, default)
-    if bad >= 0:  # one thread also copes with maps that do not ascend
+    if bad >= 0:  # one thread also handles maps that do not ascend
         mapped = np.empty(full, np.uint8) if full < POOLED else allocate(full, np.uint8)
+        listed = full >= LISTED and (full - size) * OFTEN > full
+        unmapped = scratch(full + 1, np.int64) if listed else None
         bad = kernels.fill_empty_rows.fill_grad(
-            reverse_index_map, values, words, NO_SUMS[sums], mapped, target, default
+            reverse_index_map, values, words, NO_SUMS[sums], unmapped, mapped, target, default
         )
     if bad >= 0:
         raise _bad_map(reverse_index_map, bad, full, "the length of grad_values")
@@ -178,8 +193,8 @@ def _fill_grad_together(reverse: Array, values: Array, full: int, words: int | N
     workers = Workers((full + reverse.size) * (8 + values.itemsize))
     begins, ends, bad = np.full((3, workers.chunks), -1)
     return int(workers.run(
-        kernels.fill_empty_rows.fill_grad_together, reverse, values, full, words, no_sums, scratch(full + 1, np.int64),
-        begins, ends, target, default, bad,
+        kernels.fill_empty_rows.fill_grad_together, reverse, values, full, words, no_sums,
+        scratch(full + 2 * workers.chunks, np.int64), begins, ends, target, default, bad,
     ))  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Hashes of text, as TensorFlow makes them: FarmHash's fingerprints, the keyed SipHash, and buckets of both; joins."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -12,8 +13,8 @@ from rowgrad._ops import checks
 from rowgrad._ops.catalogue import REQUIRED, Attribute, Example, Operator, declare
 from rowgrad._ops.pins import Pin
 from rowgrad._runtime.dtypes import IDS, Array
-from rowgrad._runtime.memory import allocate
-from rowgrad._runtime.text_columns import TextColumn, column_of
+from rowgrad._runtime.memory import allocate, check_room
+from rowgrad._runtime.text_columns import TextColumn, column_of, layout
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError
 
@@ -25,8 +26,13 @@ def hash_column(column: TextColumn, kind: str, buckets: int = 0, key: tuple[int,
     output = allocate(column.size, np.uint64)
     keys = () if key is None else tuple(np.uint64(part % 2**64) for part in key)
     workers = Workers(column.data.size + 16 * column.size)
-    workers.run(getattr(kernels.hashes, kind), *column, column.size, np.uint64(buckets), *keys, output)
+    workers.run(getattr(kernels.hashes, kind), *column, column.size, _divisor(buckets), *keys, output)
     return output
+
+
+@lru_cache(256)
+def _divisor(buckets: int) -> Array:
+    return kernels.hashes.divisor(buckets)  # type: ignore[no-any-return]
 
 
 def hash_numbers(values: Array, kind: str, key: tuple[int, int] | None = None) -> Array:
@@ -68,6 +74,12 @@ def buckets_of(value: Any, argument: str, kind: str, num_buckets: int, key: tupl
 
 
 def _fast(input: Array, *, num_buckets: int) -> Array:
+    if input.dtype.kind == "O" and (known := layout()) is not None and input.flags.c_contiguous:
+        by, output = _divisor(check_buckets(num_buckets)), allocate(input.shape, np.int64)
+        workers = Workers.with_gil(32 * input.size)
+        if workers.run(kernels.objects.fingerprints, input.ctypes.data, input.size, known, by,
+                       output.reshape(-1).view(np.uint64), np.empty(workers.chunks, np.int64)) < 0:  # fmt: skip
+            return output
     return buckets_of(input, "input", FAST, num_buckets)
 
 
@@ -89,6 +101,7 @@ def _same_shape(shapes: Mapping[str, Any], values: Mapping[str, Any], attributes
 
 def _join(inputs: Array, segment_ids: Array, num_segments: Any, *, separator: str = "") -> Array:
     segments = checks.count("num_segments", num_segments)
+    check_room(16 * segments, "num_segments")
     if segment_ids.ndim == 0 or inputs.shape[: segment_ids.ndim] != segment_ids.shape:
         raise InvalidArgumentError(
             f"segment_ids has shape {list(segment_ids.shape)}, and inputs {list(inputs.shape)}; the former must have "
@@ -113,9 +126,15 @@ def _join(inputs: Array, segment_ids: Array, num_segments: Any, *, separator: st
         columns = [[text if isinstance(text, bytes) else text.encode() for text in column] for column in columns]
     output = np.empty((segments, texts.shape[1]), object)
     for at, column in enumerate(columns):
-        output[:, at] = [between.join(column[begin:end]) for begin, end in pairwise(stops)]
+        output[:, at] = [_joined_text(between, column[begin:end]) for begin, end in pairwise(stops)]
     found = output.reshape(segments, *tail)
     return found if is_bytes or not found.size else found.astype(str)
+
+
+def _joined_text(between: Any, texts: list[Any]) -> Any:
+    """As in TensorFlow, nothing stands between empty strings at the beginning and what follows."""
+    first = next((at for at, text in enumerate(texts) if text), len(texts))
+    return between.join(texts[first:])
 
 
 def _join_shape(shapes: Mapping[str, Any], values: Mapping[str, Any], attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,7 +161,7 @@ def _declare(name: str, summary: str, pin: str, formula: str, compute: Any, outp
         function=None,
         family="hashing",
         summary=summary,
-        inputs=(Pin(pin, "string", "[...]", "The strings; `str` is hashed as UTF-8."),),
+        inputs=(Pin(pin, "string", "[...]", "The strings; `str` is hashed as UTF-8.", unread=True),),
         outputs=(Pin("output", "int64", "[...]", "The bucket of each string, from 0 to num_buckets − 1."),),
         types={},
         attributes=(NUM_BUCKETS, KEY) if "key" in attributes else (NUM_BUCKETS,),

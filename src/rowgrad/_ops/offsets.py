@@ -56,7 +56,7 @@ def _diagnose(offsets: Array, position: int, size: int) -> RowgradError:
         )
     if not 0 <= value <= size:
         return OutOfRangeError(
-            f"offsets[{position}] is {value}; allowed: 0 to {size}, the number of entries. Mend the offset, or pass "
+            f"offsets[{position}] is {value}; allowed: 0 to {size}, the number of entries. Fix the offset, or pass "
             "all entries.",
             code="bad-offset",
             argument="offsets",

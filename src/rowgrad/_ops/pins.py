@@ -15,12 +15,15 @@ import numpy as np
 from rowgrad._runtime import arrays, dtypes
 from rowgrad._runtime.dtypes import Array
 from rowgrad._runtime.memory import check_room
+from rowgrad._runtime.text_columns import are_text
 from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfRangeError, RowgradError
 
 INT64_MAX = 2**63 - 1
 DEEPEST = 64  # NumPy has no arrays of more dimensions
 # The kinds of types that a number written in Python may take, by its own kind.
 WRITTEN_AS = {"i": "iufc", "u": "iufc", "f": "fc", "c": "c"}
+SEQUENCES = (list, tuple)
+UNTYPED = (list, tuple, bool, int, float, complex, str, bytes)
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Pin:
     """One input or output: `dtype` is a type's name, or a variable that the operator's `types` spell out.
 
     `many` pins take a list of arrays, one after the other; those that are `mixed` take any number of them, each of a
-    type of its own.
+    type of its own. Objects are passed on `unread` where the operator tells itself whether they are text.
     """
 
     name: str
@@ -37,6 +40,7 @@ class Pin:
     doc: str
     many: bool = False
     mixed: bool = False
+    unread: bool = False
 
 
 class Input:
@@ -52,7 +56,7 @@ class Input:
         self.is_count = self.is_ids and pin.shape == "[]"
 
     def fit(self, value: Any, bound: "np.dtype[Any] | None" = None) -> Any:
-        """`value` as an ndarray of a type this pin takes (a lone whole number stays an int).
+        """`value` as an ndarray of a type this pin takes (a single whole number stays an int).
 
         `bound` is the type that an earlier pin of the same type variable has settled.
         """
@@ -60,6 +64,8 @@ class Input:
             return self._in_64_bits(value)
         if type(value) is np.ndarray:
             array, untyped = value, False
+        elif isinstance(value, np.generic) and value.dtype in self.allowed:
+            array, untyped = np.array(value), False
         else:
             array, untyped = self._adopt(value), arrays.kind_of(value) is None and is_untyped(value)
         if untyped and self.is_ids and array.dtype.kind != "b" and _holds_bool(value):
@@ -85,7 +91,7 @@ class Input:
         if array.dtype.kind in "SU" and is_untyped(value):
             # NumPy cuts zeros off the ends of texts of one width.
             texts = np.array(value, object)
-            if any(text.endswith("\0" if isinstance(text, str) else b"\0") for text in texts.flat):
+            if any(text[-1:] in ("\0", b"\0") for text in texts.flat if isinstance(text, str | bytes)):
                 return texts
         return array
 
@@ -94,7 +100,7 @@ class Input:
             return self._convert_to(array, untyped, bound)
         if self.is_ids:
             return self._convert_ids(array, untyped)
-        if "string" in self.names and _is_text(array):
+        if "string" in self.names and ((self.pin.unread and array.dtype.kind == "O") or _is_text(array)):
             return array
         if untyped:
             return self._convert_untyped(array)
@@ -196,6 +202,8 @@ class ManyInputs(Input):
 
     def fit(self, value: Any, bound: "np.dtype[Any] | None" = None) -> tuple[Array, ...]:
         """Each of the arrays as `Input` makes it; numbers written in Python take the type of the others."""
+        if (as_they_are := self._as_they_are(value, bound)) is not None:
+            return as_they_are
         if not isinstance(value, list | tuple) or not value:
             raise InvalidArgumentError(
                 f"{self.pin.name} must be a list of one or more arrays.",
@@ -207,6 +215,18 @@ class ManyInputs(Input):
         if bound is None:
             bound = super().fit(typed[0] if typed else value[0]).dtype
         return tuple(super(ManyInputs, self).fit(item, bound) for item in value)
+
+    def _as_they_are(self, values: Any, bound: "np.dtype[Any] | None") -> tuple[Array, ...] | None:
+        """The arrays, if nothing is to be done to any of them."""
+        if type(values) not in SEQUENCES or not values or type(values[0]) is not np.ndarray:
+            return None
+        dtype = bound or values[0].dtype
+        if dtype not in self.allowed:
+            return None
+        for value in values:
+            if type(value) is not np.ndarray or value.dtype is not dtype or not value.flags.carray:
+                return None
+        return tuple(values)
 
 
 class MixedInputs(ManyInputs):
@@ -224,6 +244,15 @@ class MixedInputs(ManyInputs):
                 value=type(value).__name__,
             )
         return tuple(Input.fit(self, item) for item in value)
+
+    def fits_as_they_are(self, values: Any) -> bool:
+        """Whether they are arrays that nothing is to be done to."""
+        if type(values) not in SEQUENCES:
+            return False
+        for value in values:
+            if type(value) is not np.ndarray or value.dtype not in self.allowed or not value.flags.carray:
+                return False
+        return True
 
 
 def fit_out(value: Any) -> Array:
@@ -264,11 +293,7 @@ def _described(array: Array) -> str:
 
 
 def _is_text(array: Array) -> bool:
-    if array.dtype.kind == "O":
-        return set(map(type, array.ravel().tolist())) <= {str, bytes} or all(
-            isinstance(item, str | bytes) for item in array.flat
-        )
-    return array.dtype.kind in "UST"
+    return are_text(array) if array.dtype.kind == "O" else array.dtype.kind in "UST"
 
 
 def _holds_bool(value: Any) -> bool:
@@ -282,9 +307,7 @@ def _holds_bool(value: Any) -> bool:
 def is_untyped(value: Any) -> bool:
     """Whether `value` is made of Python's own lists and numbers, which carry no type of their own."""
     for _ in range(DEEPEST):  # a list may hold itself
-        if not isinstance(value, list | tuple) or not value:
+        if not isinstance(value, SEQUENCES) or not value:
             break
         value = value[0]
-    return isinstance(value, list | tuple | bool | int | float | complex | str | bytes) and not isinstance(
-        value, np.generic
-    )
+    return isinstance(value, UNTYPED) and not isinstance(value, np.generic)

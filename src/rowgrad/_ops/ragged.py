@@ -25,7 +25,10 @@ from rowgrad.errors import InvalidArgumentError
 def check_splits(name: str, row_splits: Array, values: int | None) -> Array:
     """The row splits as int64: from 0, not falling, up to the number of values where that is known."""
     checks.rank(name, row_splits, 1)
-    splits = row_splits.astype(np.int64)
+    splits = np.empty(row_splits.size, np.int64)
+    longest = kernels.ragged_rows.copy_splits(row_splits, splits)
+    if longest >= 0 and splits.size and (values is None or splits[-1] == values):
+        return splits
     if splits.size == 0:
         raise bad_splits(name, "is empty; it must begin with 0", None, None)
     if splits[0] != 0:
@@ -188,6 +191,10 @@ def _bad_shape(message: str, shape: Array) -> InvalidArgumentError:
 
 def _to_tensor(shape: Array, values: Array, default_value: Array, row_partition_tensors: tuple[Array, ...], *,
                row_partition_types: Any) -> Array:  # fmt: skip
+    if row_partition_types == [SPLITS] and len(row_partition_tensors) == 1:
+        found = _of_row_splits(shape, values, default_value, row_partition_tensors[0])
+        if found is not None:
+            return found
     checks.at_least_vector("values", values)
     levels = _levels(row_partition_tensors, row_partition_types)
     inner = values.shape[1:]
@@ -207,7 +214,9 @@ def _to_tensor(shape: Array, values: Array, default_value: Array, row_partition_
         )
     is_text = values.dtype.kind in "USOT"
     if not is_text and len(levels) == 1 and 0 not in sizes:
-        return _filled_rows(levels[0], values, default_value, sizes)
+        splits = np.zeros(levels[0].rows + 1, np.int64)
+        np.cumsum(levels[0].lengths, out=splits[1:])
+        return _filled_rows(splits, values, default_value, sizes)
     dtype = np.result_type(values.dtype, default_value.dtype) if is_text else values.dtype
     result = np.empty(sizes, dtype) if is_text else allocate(tuple(sizes), dtype, argument="shape")
     result[...] = default_value
@@ -226,18 +235,34 @@ def _to_tensor(shape: Array, values: Array, default_value: Array, row_partition_
     return result
 
 
-def _filled_rows(level: _Level, values: Array, default_value: Array, sizes: list[int]) -> Array:
+def _filled_rows(splits: Array, values: Array, default_value: Array, sizes: list[int]) -> Array:
     """One ragged dimension of numbers, row by row."""
     result = allocate(tuple(sizes), values.dtype, argument="shape")
-    splits = np.zeros(level.rows + 1, np.int64)
-    np.cumsum(level.lengths, out=splits[1:])
-    default = np.array(np.broadcast_to(default_value, values.shape[1:]), values.dtype, order="C").reshape(-1)
+    if values.ndim == 1:
+        default = default_value.reshape(1)
+    else:
+        default = np.array(np.broadcast_to(default_value, values.shape[1:]), values.dtype, order="C").reshape(-1)
     words, per = dtypes.as_words(values)
     Workers(result.nbytes).run(
-        kernels.ragged_rows.fill_rows, splits, min(level.rows, sizes[0]), sizes[1], words, per * default.size,
+        kernels.ragged_rows.fill_rows, splits, min(splits.size - 1, sizes[0]), sizes[1], words, per * default.size,
         dtypes.as_words(default)[0], dtypes.as_words(result)[0],
     )  # fmt: skip
     return result
+
+
+def _of_row_splits(shape: Array, values: Array, default_value: Array, row_splits: Array) -> Array | None:
+    """A ragged matrix of numbers, which most are, in few steps; None if there is more to be said, or an error."""
+    if values.ndim != 1 or default_value.ndim or row_splits.ndim != 1 or values.dtype.kind in "USOT":
+        return None
+    wanted = shape.tolist()
+    if shape.shape != (2,) or min(wanted) < -1 or not row_splits.size:
+        return None
+    splits = np.empty(row_splits.size, np.int64)
+    longest = kernels.ragged_rows.copy_splits(row_splits, splits)
+    if longest < 0 or splits[-1] > values.size:
+        return None
+    sizes = [there if size == -1 else size for size, there in zip(wanted, (splits.size - 1, longest), strict=True)]
+    return _filled_rows(splits, values, default_value, sizes) if 0 not in sizes else None
 
 
 def _places(op: Any, d_result: Any, values: Any, row_partition_tensors: Any, row_partition_types: Any) -> Any:
@@ -289,47 +314,72 @@ def _range(starts: Array, limits: Array, deltas: Array, *, Tsplits: str = "int64
     begin, end, step = (
         array if array.ndim else np.broadcast_to(array, (rows,)).copy() for array in given.values()
     )  # fmt: skip
-    if (step == 0).any():
-        position = int((step == 0).argmax())
-        raise InvalidArgumentError(
-            f"deltas[{position}] is 0; a range needs steps to go. Pass another one.",
-            code="zero-delta",
-            argument="deltas",
-            position=position,
-            value=0,
-        )
-    counts = _range_sizes(begin, end, step)
-    splits = np.zeros(counts.size + 1, np.int64)
-    np.cumsum(counts, out=splits[1:])
-    if splits[-1] > np.iinfo(Tsplits).max:
-        raise InvalidArgumentError("the ranges have more values than Tsplits can count.", code="too-large")
-    if begin.dtype.itemsize == 2:
-        return RaggedRows(splits.astype(Tsplits), _range_values(begin, step, counts))
+    if begin.dtype.kind in "iu":
+        splits = _whole_splits(begin, end, step, Tsplits)
+    else:
+        if (step == 0).any():
+            raise _no_step(step, int((step == 0).argmax()))
+        counts = _range_sizes(begin, end, step)
+        splits = np.zeros(rows + 1, np.int64)
+        np.cumsum(counts, out=splits[1:])
+        _check_countable(int(splits[-1]), Tsplits)
+        splits = splits.astype(Tsplits)
+        if begin.dtype.itemsize == 2:
+            return RaggedRows(splits, _range_values(begin, step, counts))
     values = allocate(int(splits[-1]), begin.dtype, argument="limits")
-    Workers(values.nbytes).run(kernels.ragged_rows.add_up, splits, counts.size, begin, step, values)
-    return RaggedRows(splits.astype(Tsplits), values)
+    Workers(values.nbytes).run(kernels.ragged_rows.add_up, splits, rows, begin, step, values)
+    return RaggedRows(splits, values)
+
+
+def _whole_splits(begin: Array, end: Array, step: Array, splits_type: str) -> Array:
+    """The row splits of ranges of whole numbers."""
+    rows, splits = begin.size, np.empty(begin.size + 1, splits_type)
+    workers = Workers(4 * splits.nbytes)
+    most = INT64_MAX // max(rows, 1) - 1
+    whole = workers.run(kernels.ragged_rows.range_splits, rows, begin, end, step, most, splits,
+                        np.empty(2 * workers.chunks, np.int64))  # fmt: skip
+    if whole < 0:
+        if (step == 0).any():
+            raise _no_step(step, int((step == 0).argmax()))
+        raise _endless(-1 - whole)
+    _check_countable(whole, splits_type)
+    return splits
+
+
+def _check_countable(count: int, splits_type: str) -> None:
+    if count > np.iinfo(splits_type).max:
+        raise InvalidArgumentError("the ranges have more values than Tsplits can count.", code="too-large")
+
+
+def _no_step(step: Array, position: int) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"deltas[{position}] is 0; a range needs steps to go. Pass another one.",
+        code="zero-delta",
+        argument="deltas",
+        position=position,
+        value=0,
+    )
+
+
+def _endless(position: int) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"the range from starts[{position}] has no last value, or too many. Pass numbers that are closer.",
+        code="too-large",
+        argument="limits",
+        position=position,
+    )
 
 
 def _range_sizes(begin: Array, end: Array, step: Array) -> Array:
-    if begin.dtype.kind in "iu":
-        counts = np.empty(begin.size, np.int64)
-        Workers(4 * counts.nbytes).run(kernels.ragged_rows.range_sizes, begin.size, begin, end, step, counts)
-        known = (counts >= 0) & (counts < INT64_MAX // max(counts.size, 1))
-    else:
-        with np.errstate(all="ignore"):
-            wide = np.float32 if begin.dtype.itemsize == 2 else begin.dtype
-            exact = np.ceil(np.abs(((end.astype(wide) - begin.astype(wide)).astype(begin.dtype) / step).astype(wide)))
-            empty = ((step > 0) & (begin >= end)) | ((step < 0) & (begin <= end))
-            counts = np.where(empty, 0, exact)
-        known = counts < INT64_MAX // max(counts.size, 1)
+    """How many numbers each range of floats has."""
+    with np.errstate(all="ignore"):
+        wide = np.float32 if begin.dtype.itemsize == 2 else begin.dtype
+        exact = np.ceil(np.abs(((end.astype(wide) - begin.astype(wide)).astype(begin.dtype) / step).astype(wide)))
+        empty = ((step > 0) & (begin >= end)) | ((step < 0) & (begin <= end))
+        counts = np.where(empty, 0, exact)
+    known = counts < INT64_MAX // max(counts.size, 1)
     if not known.all():
-        position = int((~known).argmax())
-        raise InvalidArgumentError(
-            f"the range from starts[{position}] has no last value, or too many. Pass numbers that are closer.",
-            code="too-large",
-            argument="limits",
-            position=position,
-        )
+        raise _endless(int((~known).argmax()))
     return counts.astype(np.int64, copy=False)
 
 
@@ -437,6 +487,7 @@ declare(Operator(
         {"result": [[1.0, 2.0], [0.0, 0.0], [3.0, 0.0]]}, attributes={"row_partition_types": ["ROW_SPLITS"]},
     ),
     compute=_to_tensor,
+    bounds_ids=True,
     notes="Row ids that fall are refused; TensorFlow drops some of their values, or reads outside of the values.",
     shape_rule=_tensor_shapes,
     gradient={"values": _value_gradient, "default_value": _default_gradient},

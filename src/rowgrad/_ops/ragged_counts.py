@@ -12,7 +12,7 @@ from rowgrad._ops.pins import INT64_MAX, Pin
 from rowgrad._ops.ragged import BAD_SPLITS, NO_ROOM, TYPES, bad_splits, check_splits, row_ids
 from rowgrad._ops.results import CountedValues
 from rowgrad._runtime.dtypes import IDS, Array
-from rowgrad._runtime.memory import allocate
+from rowgrad._runtime.memory import allocate, scratch
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError, OutOfRangeError
 
@@ -47,7 +47,7 @@ def _totals(places: Array, count: int, weights: Array, dtype: Any, *, binary: bo
 
 def _bincount(splits: Array, values: Array, size: Any, weights: Array, *, binary_output: bool = False) -> Array:
     bins = checks.count("size", int(size) if np.ndim(size) == 0 else size)
-    found = _check_counted(splits, values, weights)
+    found, weights = _check_counted(splits, values, weights), weights.reshape(-1)
     output = allocate((found.size - 1, bins), weights.dtype, argument="size", zero=True)
     if output.size:
         Workers(output.nbytes + values.nbytes).run(
@@ -57,6 +57,17 @@ def _bincount(splits: Array, values: Array, size: Any, weights: Array, *, binary
     return output
 
 
+def count_width(values: Array, minlength: int, maxlength: int) -> int:
+    """The width of the result of a count of values, which must be one that int64 holds."""
+    width = maxlength if maxlength >= 0 else max(int(values.max(initial=0)) + 1, minlength)
+    if width > INT64_MAX:
+        raise OutOfRangeError(
+            f"the result has {width} columns, more than int64 can count. Pass smaller values, or maxlength.",
+            code="too-large", argument="values", value=width,
+        )  # fmt: skip
+    return width
+
+
 def _count_sparse(splits: Array, values: Array, weights: Array, *, minlength: int = -1, maxlength: int = -1,
                   binary_output: bool = False) -> CountedValues:  # fmt: skip
     for name, length in (("minlength", minlength), ("maxlength", maxlength)):
@@ -64,23 +75,28 @@ def _count_sparse(splits: Array, values: Array, weights: Array, *, minlength: in
             raise InvalidArgumentError(
                 f"{name} is {length}; it must be -1 or more.", code="wrong-attribute", argument=name, value=length
             )
-    found = _check_counted(splits, values, weights)
+    found, weights = _check_counted(splits, values, weights), weights.reshape(-1)
     if found.size < 2:
         raise bad_splits("splits", "has no rows; there must be one or more", None, None)
-    width = maxlength if maxlength >= 0 else max(int(values.max(initial=0)) + 1, minlength)
+    width = count_width(values, minlength, maxlength)
     limit = maxlength if maxlength >= 0 else INT64_MAX
     shape = np.array([found.size - 1, width], np.int64)
     if int(np.diff(found).max()) > kernels.ragged_rows.SHORT:
         return CountedValues(*_count_long(found, values, weights, limit, binary=binary_output), shape)
-    workers, rows = Workers(16 * values.size), found.size - 1
-    order, offsets = allocate(values.size, np.int64), np.zeros(rows + 1, np.int64)
-    workers.run(kernels.ragged_rows.count_distinct, found, rows, values, limit, order, offsets[1:])
+    return CountedValues(*count_short(found, values, weights, limit, binary=binary_output), shape)
+
+
+def count_short(splits: Array, values: Array, weights: Array, limit: int, *, binary: bool) -> tuple[Array, Array]:
+    """The indices and counts of short rows, which are sorted one by one; splits and values belong to the call."""
+    workers, rows = Workers(16 * values.size), splits.size - 1
+    order, offsets = scratch(values.size, np.int64), np.zeros(rows + 1, np.int64)
+    workers.run(kernels.ragged_rows.count_distinct, splits, rows, values, limit, order, offsets[1:])
     np.cumsum(offsets, out=offsets)
     indices = allocate((int(offsets[-1]), 2), np.int64)
     output = allocate(int(offsets[-1]), weights.dtype)
-    workers.run(kernels.ragged_rows.write_counts, found, rows, values, limit, order, offsets, weights, binary_output,
+    workers.run(kernels.ragged_rows.write_counts, splits, rows, values, limit, order, offsets, weights, binary,
                 indices.reshape(-1), output)  # fmt: skip
-    return CountedValues(indices, output, shape)
+    return indices, output
 
 
 def _count_long(splits: Array, values: Array, weights: Array, limit: int, *, binary: bool) -> tuple[Array, Array]:

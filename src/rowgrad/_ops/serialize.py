@@ -1,5 +1,7 @@
 """Sparse tensors as text: three TensorProto messages each, of the indices, the values and the shape."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from rowgrad._ops import checks
@@ -11,8 +13,10 @@ from rowgrad._ops.sparse_groups import check_entries, outside, sizes_of
 from rowgrad._ops.tensor_protos import BadProtoError, content, decode, encode, header
 from rowgrad._runtime.dtypes import PLAIN, QUANTISED, Array, name_of
 from rowgrad._runtime.memory import allocate, check_room
+from rowgrad._runtime.text_columns import make_bytes
 from rowgrad.errors import DTypeError, InvalidArgumentError
 
+LONGEST = 4096  # entries of rows that are written by a kernel
 PARTS = ("sparse_indices", "sparse_values", "sparse_shape")
 
 
@@ -54,22 +58,24 @@ def _serialize_many(sparse_indices: Array, sparse_values: Array, sparse_shape: A
                     out_type: str = "string") -> Array:  # fmt: skip
     sizes, starts = rows_of(sparse_indices, sparse_values, sparse_shape)
     check_room(2 * (sparse_indices.nbytes + sparse_values.nbytes), "sparse_values")
-    rank = len(sizes) - 1
-    kind = name_of(sparse_values.dtype)
-    inner = content(sparse_indices[:, 1:])
-    shape = encode(np.array(sizes[1:], np.int64))
+    rank, kind, width = len(sizes) - 1, name_of(sparse_values.dtype), sparse_values.itemsize
     found = np.empty((sizes[0], 3), object)
-    found[:, 2] = shape
-    spans = [*zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)]
+    found[:, 2] = encode(np.array(sizes[1:], np.int64))
+    longest = int(np.diff(starts).max(initial=0))
+    inner = np.frombuffer(bytearray(content(sparse_indices[:, 1:])), np.uint8)
     # Rows with as many entries begin with the same bytes.
-    heads = {n: header("int64", (n, rank), 8 * n * rank) for n in {end - begin for begin, end in spans}}
-    found[:, 0] = [heads[end - begin] + inner[8 * rank * begin : 8 * rank * end] for begin, end in spans]
+    heads = [header("int64", (n, rank), 8 * n * rank) for n in range(longest + 1)] if longest <= LONGEST else []
+    has_made = bool(heads) and make_bytes(found[:, 0], inner, 8 * rank, starts, heads)
+    spans = [] if has_made and kind != "string" else [*pairwise(starts.tolist())]
+    if not has_made:
+        found[:, 0] = [encode(sparse_indices[begin:end, 1:]) for begin, end in spans]
     if kind == "string":
         found[:, 1] = [encode(sparse_values[begin:end]) for begin, end in spans]
         return found
-    width, values = sparse_values.itemsize, content(sparse_values)
-    heads = {n: header(kind, (n,), n * width) for n in heads}
-    found[:, 1] = [heads[end - begin] + values[width * begin : width * end] for begin, end in spans]
+    heads = [header(kind, (n,), n * width) for n in range(longest + 1)] if heads else []
+    values = np.frombuffer(bytearray(content(sparse_values)), np.uint8)
+    if not (heads and make_bytes(found[:, 1], values, width, starts, heads)):
+        found[:, 1] = [encode(sparse_values[begin:end]) for begin, end in spans or pairwise(starts.tolist())]
     return found
 
 

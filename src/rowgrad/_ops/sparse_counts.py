@@ -1,18 +1,24 @@
 """How often each whole number occurs, in all or row by row; the result is dense, or sparse."""
 
+from math import gcd
 from typing import Any
 
 import numpy as np
 
+from rowgrad import _kernels as kernels
 from rowgrad._ops import checks
 from rowgrad._ops.broadcasting import Known, Result
 from rowgrad._ops.catalogue import OPERATORS, REQUIRED, Attribute, Example, Operator, declare
-from rowgrad._ops.pins import Pin
+from rowgrad._ops.pins import INT64_MAX, Pin
+from rowgrad._ops.ragged_counts import count_short, count_width
 from rowgrad._ops.results import CountedEntries
 from rowgrad._ops.sparse_groups import check_entries, group, outside, sizes_of
 from rowgrad._runtime.dtypes import IDS, Array
-from rowgrad._runtime.memory import allocate
-from rowgrad.errors import InvalidArgumentError, OutOfRangeError
+from rowgrad._runtime.memory import LINE, allocate, buffers, is_nontemporal, scratch
+from rowgrad._runtime.threads import Workers
+from rowgrad.errors import InvalidArgumentError, OutOfRangeError, RowgradError
+
+BUFFERED = 4096  # bytes that are counted in a buffer before they are written
 
 
 def _check_weights(weights: Array, values: Array) -> None:
@@ -26,9 +32,11 @@ def _check_weights(weights: Array, values: Array) -> None:
         )
 
 
-def _negative(values: Array) -> OutOfRangeError:
+def _negative(values: Array) -> RowgradError:
     flat = values.reshape(-1)
     position = int((flat < 0).argmax())
+    if flat[position] >= 0:
+        return checks.changed("values")
     return OutOfRangeError(
         f"values[{position}] is {int(flat[position])}; it must be 0 or more. Drop it.",
         code="negative-size",
@@ -57,40 +65,68 @@ def _sum(weights: Array, values: Array, places: Array, count: int, dtype: Any, i
 def _bincount(indices: Array, values: Array, dense_shape: Array, size: Any, weights: Array, *,
               binary_output: bool = False) -> Array:  # fmt: skip
     bins = checks.count("size", size)
-    shape = _check_indices(indices, values, dense_shape)
+    check_entries("values", values, indices, dense_shape, "")
+    shape = sizes_of("dense_shape", dense_shape)
     _check_weights(weights, values)
     if not shape:
         raise InvalidArgumentError("dense_shape is []; it must have one dimension or more. Reshape the tensor.",
                                    code="wrong-rank", argument="dense_shape", value=())  # fmt: skip
-    counted = values.astype(np.int64, copy=False)
-    if len(shape) == 1 and (counted < 0).any():
-        raise _negative(values)
     after = (bins,) if len(shape) == 1 else (shape[0], bins)
-    if bins == 0 or 0 in after:
-        return allocate(after, weights.dtype, argument="size", zero=True)
-    rows = indices[:, 0] if len(shape) > 1 else 0
-    places = np.where((counted >= 0) & (counted < bins), rows * bins + counted, -1)
-    return _sum(weights, values, places, after[0] * after[-1] if len(after) > 1 else bins, weights.dtype,
-                binary_output).reshape(after)  # fmt: skip
+    output = allocate(after, weights.dtype, argument="size", zero=values.size == 0)
+    if values.size == 0:
+        return output
+    workers = Workers(indices.nbytes + values.nbytes + output.nbytes)
+    block, room = 1, 0
+    if is_nontemporal(output, LINE) and LINE // gcd(LINE, bins * output.itemsize) * bins * output.itemsize <= BUFFERED:
+        block = LINE // gcd(LINE, bins * output.itemsize)  # as many rows as make whole cache lines
+        room = workers.chunks * block * bins
+    found = workers.run(
+        kernels.sparse_counts.count_bins, indices.reshape(-1), None if len(shape) == 2 else len(shape),
+        np.array(shape, np.int64), values, bins, weights.reshape(-1), binary_output, scratch(values.size, np.int64),
+        shape[0], block, buffers(room, output) if room else output[:0].reshape(-1),
+        output.reshape(-1), np.empty(workers.chunks, np.int64),
+    )  # fmt: skip
+    if found & kernels.sparse_counts.OUTSIDE:
+        raise outside("indices", indices, shape, range(len(shape)), "dense_shape")
+    if len(shape) == 1 and found & kernels.sparse_counts.NEGATIVE:
+        raise _negative(values)
+    return output
+
+
+def _check_lengths(minlength: int, maxlength: int) -> None:
+    for name, length in (("minlength", minlength), ("maxlength", maxlength)):
+        if length < -1:
+            raise InvalidArgumentError(f"{name} is {length}; it must be 0 or more, or -1 for none.",
+                                       code="negative-size", argument=name, value=length)  # fmt: skip
 
 
 def _count(values: Array, rows: Array, shape: tuple[int, ...], weights: Array, minlength: int, maxlength: int,
            binary_output: bool) -> CountedEntries:  # fmt: skip
     """Count by row; `shape` is that of the rows, of one dimension or none."""
-    for name, length in (("minlength", minlength), ("maxlength", maxlength)):
-        if length < -1:
-            raise InvalidArgumentError(f"{name} is {length}; it must be 0 or more, or -1 for none.",
-                                       code="negative-size", argument=name, value=length)  # fmt: skip
+    _check_lengths(minlength, maxlength)
     flat = values.reshape(-1).astype(np.int64, copy=False)
     if (flat < 0).any():
         raise _negative(values)
-    bins = maxlength if maxlength >= 0 else max(int(flat.max(initial=0)) + 1, minlength)
+    bins = count_width(flat, minlength, maxlength)
     kept = np.flatnonzero(flat < maxlength) if maxlength >= 0 else np.arange(flat.size)
     columns = [rows[kept], flat[kept]] if shape else [flat[kept]]
     groups = group(np.stack(columns, axis=1), ())
     given = weights.reshape(-1)[kept] if weights.size else weights
     sums = _sum(given, flat[kept], groups.number(), len(groups.indices), weights.dtype, binary_output)
     return CountedEntries(groups.indices, sums, np.array([*shape, bins], np.int64))
+
+
+def _count_rows(values: Array, weights: Array, minlength: int, maxlength: int, binary_output: bool) -> CountedEntries:
+    """The same for short rows of a matrix, each of which is sorted by itself."""
+    rows, columns = values.shape
+    _check_lengths(minlength, maxlength)
+    flat = values.reshape(-1)
+    if int(flat.min()) < 0:
+        raise _negative(values)
+    bins, limit = count_width(flat, minlength, maxlength), maxlength if maxlength >= 0 else INT64_MAX
+    splits = np.arange(rows + 1, dtype=np.int64) * columns
+    found = count_short(splits, flat, weights.reshape(-1), limit, binary=binary_output)
+    return CountedEntries(*found, np.array([rows, bins], np.int64))
 
 
 def _dense_count(values: Array, weights: Array, *, minlength: int = -1, maxlength: int = -1,
@@ -103,6 +139,8 @@ def _dense_count(values: Array, weights: Array, *, minlength: int = -1, maxlengt
             value=values.shape,
         )
     _check_weights(weights, values)
+    if values.ndim == 2 and values.size and values.shape[1] <= kernels.ragged_rows.SHORT:
+        return _count_rows(values, weights, minlength, maxlength, binary_output)
     rows = np.repeat(np.arange(len(values)), values.shape[1]) if values.ndim == 2 else np.zeros(values.size, np.int64)
     return _count(values, rows, values.shape[:-1], weights, minlength, maxlength, binary_output)
 
@@ -210,6 +248,7 @@ declare(Operator(
         attributes={"binary_output": False},
     ),
     compute=_dense_count,
+    bounds_ids=False,
     shape_rule=_count_shape,
     result=CountedEntries,
 ))  # fmt: skip
@@ -235,6 +274,7 @@ declare(Operator(
         attributes={"binary_output": False},
     ),
     compute=_sparse_count,
+    bounds_ids=False,
     shape_rule=_count_shape,
     result=CountedEntries,
 ))  # fmt: skip

@@ -1,6 +1,6 @@
 """A sparse tensor and a dense one: sums, products and quotients at the entries, and a dense sum."""
 
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,9 @@ from rowgrad._ops.broadcasting import Known, Result, of_rank
 from rowgrad._ops.catalogue import Example, Operator, Rule, declare
 from rowgrad._ops.pins import Pin
 from rowgrad._ops.sparse_groups import check_entries, outside, sizes_of
-from rowgrad._ops.sparse_reduce import strides
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import COMPLEX, FLOATS, IDS, NUMBERS, REALS, Array
-from rowgrad._runtime.memory import place
+from rowgrad._runtime.memory import LINE, buffers, is_nontemporal, place, scratch
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError, OutOfRangeError
 
@@ -27,8 +26,8 @@ def _signed(dtype: "np.dtype[Any]", kind: int) -> dtypes.Summing:
     return dtypes.summing(np.dtype(f"i{dtype.itemsize}") if unsigned else dtype)
 
 
-def _places(name: str, indices: Array, shape: Array, dense_shape: tuple[int, ...]) -> Array:
-    """The place of each entry in a dense tensor that broadcasts to `shape`."""
+def _steps(name: str, shape: Array, dense_shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """By dimension: how far apart the elements of a dense tensor are that broadcasts to `shape`, and its lengths."""
     rank, lengths = shape.size, list(sizes_of(f"{name}_shape", shape))
     given = (1,) * (rank - len(dense_shape)) + dense_shape
     if len(dense_shape) > rank or any(size not in (1, length) for size, length in zip(given, lengths, strict=True)):
@@ -38,19 +37,16 @@ def _places(name: str, indices: Array, shape: Array, dense_shape: tuple[int, ...
             argument="dense",
             value=dense_shape,
         )
-    steps = np.where(np.array(given) == 1, 0, strides(given))
-    return located(f"{name}_indices", f"{name}_shape", indices, lengths, steps)
+    distance, steps = 1, [0] * rank
+    for axis in range(rank - 1, -1, -1):
+        steps[axis] = 0 if given[axis] == 1 else distance
+        distance *= given[axis]
+    return np.array(steps, np.int64), np.array(lengths, np.int64)
 
 
-def located(name: str, shape_name: str, indices: Array, lengths: list[int], steps: Array) -> Array:
-    """The place of each entry, by the distances of dimensions; each index must be within `lengths`."""
-    workers = Workers(indices.nbytes + 8 * len(indices))
-    places, bad = np.empty(len(indices), np.int64), np.empty(workers.chunks, np.int64)
-    limits = np.maximum(np.array(lengths, np.int64), 0)
-    if workers.run(kernels.sparse_reduce.locate, indices.reshape(-1), len(lengths), steps.astype(np.int64), limits,
-                   places, bad):  # fmt: skip
-        raise outside(name, indices, lengths, range(len(lengths)), shape_name)
-    return places
+def _ranked(indices: Array) -> int | None:
+    """The number of dimensions; None for two, which most have, as a constant for kernels."""
+    return None if indices.shape[1] == 2 else indices.shape[1]
 
 
 def _at_entries(kind: int, sp_indices: Array, sp_values: Array, sp_shape: Array, dense: Array,
@@ -62,17 +58,21 @@ def _at_entries(kind: int, sp_indices: Array, sp_values: Array, sp_shape: Array,
             argument="sp_shape",
             value=(),
         )
-    places = _places("sp", sp_indices, sp_shape, dense.shape)
+    steps, lengths = _steps("sp", sp_shape, dense.shape)
     output = place(out, (len(sp_indices),), dense.dtype, argument="sp_indices", zero=False)
     if output.size == 0:
         return output
+    if dense.size == 0:  # so that a length is 0, and no index within it
+        raise outside("sp_indices", sp_indices, lengths.tolist(), range(sp_shape.size), "sp_shape")
     stored, sums, parts = _signed(dense.dtype, kind)
-    workers = Workers(len(places) * (8 + 3 * dense.itemsize))
+    workers = Workers(sp_indices.nbytes + len(sp_indices) * 3 * dense.itemsize)
     wrong = workers.run(
-        kernels.sparse_cwise.combine, places, sp_values.view(stored), dense.reshape(-1).view(stored),
-        np.empty((0,) * (kind + 1), bool), np.empty((0,) * parts, sums), output.view(stored),
-        np.empty(workers.chunks, np.int64),
+        kernels.sparse_cwise.combine, sp_indices.reshape(-1), _ranked(sp_indices), steps, lengths,
+        sp_values.view(stored), dense.reshape(-1).view(stored), kernels.segments.kind_of(kind), _one(sums, parts),
+        output.view(stored), np.empty(workers.chunks, np.int64),
     )  # fmt: skip
+    if wrong == kernels.sparse_cwise.OUTSIDE:
+        raise outside("sp_indices", sp_indices, lengths.tolist(), range(sp_shape.size), "sp_shape")
     if wrong >= 0:
         raise OutOfRangeError(
             f"dense is 0 at the place of sp_indices[{wrong}], {sp_indices[wrong].tolist()}; it cannot be divided by. "
@@ -99,18 +99,40 @@ def _gather(sp_indices: Array, sp_shape: Array, dense: Array, *, out: Array | No
 
 def _scatter(grad: Array, sp_indices: Array, sp_shape: Array, dense: Array, *, out: Array | None = None) -> Array:
     check_entries("grad", grad, sp_indices, sp_shape, "sp_")
-    places = _places("sp", sp_indices, sp_shape, dense.shape)
-    output = place(out, dense.shape, grad.dtype, argument="dense", zero=True)
-    _add_at(places, grad, output)
+    steps, lengths = _steps("sp", sp_shape, dense.shape)
+    output = place(out, dense.shape, grad.dtype, argument="dense", zero=False)
+    _add_entries("sp", sp_indices, steps, lengths, grad, None, output)
     return output
 
 
-def _add_at(places: Array, values: Array, output: Array) -> None:
+@cache
+def _one(sums: "np.dtype[Any]", parts: int) -> Array:
+    """What tells kernels that they work on one number at a time: a lane for each of its parts."""
+    return np.empty((0,) * parts, sums)
+
+
+def _add_entries(name: str, indices: Array, steps: Array, lengths: Array, values: Array, dense: Array | None,
+                 output: Array) -> None:  # fmt: skip
+    """Write `dense`, or zeros, plus the values of the entries."""
+    if indices.size and not output.size:
+        raise outside(f"{name}_indices", indices, lengths.tolist(), range(lengths.size), f"{name}_shape")
     stored, sums, parts = _signed(values.dtype, KINDS["Add"])
-    workers = Workers(len(places) * (8 + 2 * values.itemsize))
-    if places.size:
-        workers.run(kernels.sparse_cwise.add_at, workers.helpers + 1, places, values.view(stored),
-                    np.empty((0,) * parts, sums), output.reshape(-1).view(stored), output.size)  # fmt: skip
+    workers = Workers(indices.nbytes + output.nbytes)
+    given = (indices.reshape(-1), _ranked(indices), steps, lengths, values.view(stored),
+             None if dense is None else dense.reshape(-1).view(stored), _one(sums, parts))  # fmt: skip
+    into = output.reshape(-1).view(stored)
+    if workers.chunks == 1:
+        is_outside = kernels.sparse_cwise.add_few(*given, into)
+    else:
+        room, counts = workers.chunks * kernels.sparse_cwise.BLOCK * parts, np.empty(workers.chunks, np.int64)
+        if workers.run(kernels.sparse_cwise.add_ascending, *given, buffers(room, into), into,
+                       is_nontemporal(output, LINE), counts):  # fmt: skip
+            return
+        is_outside = workers.run(
+            kernels.sparse_cwise.add_entries, *given, scratch(len(indices), np.int64), into, counts
+        )
+    if is_outside:
+        raise outside(f"{name}_indices", indices, lengths.tolist(), range(lengths.size), f"{name}_shape")
 
 
 def _dense_add(a_indices: Array, a_values: Array, a_shape: Array, b: Array, *, out: Array | None = None) -> Array:
@@ -124,11 +146,9 @@ def _dense_add(a_indices: Array, a_values: Array, a_shape: Array, b: Array, *, o
             value=b.shape,
         )
     checks.at_least_vector("b", b)
-    indices = a_indices.astype(np.int64, copy=False)
-    places = located("a_indices", "a_shape", indices, list(b.shape), strides(b.shape))
+    steps, lengths = _steps("a", a_shape, b.shape)
     output = place(out, b.shape, b.dtype, argument="b", zero=False)
-    np.copyto(output, b)
-    _add_at(places, a_values, output)
+    _add_entries("a", a_indices.astype(np.int64, copy=False), steps, lengths, a_values, b, output)
     return output
 
 
@@ -248,7 +268,7 @@ declare(Operator(
     types={"T": (*FLOATS, *COMPLEX), "Tindices": IDS},
     formula="output[k] = Σ over i with sp_indices[i] = k (or broadcast from k) of grad[i], in the order of i",
     errors=(*ERRORS, NO_ROOM, WRONG_TYPE),
-    cost="O(N · rank + size of dense); each thread reads all places.",
+    cost="O(N · rank + size of dense); where entries do not ascend, each thread reads all of them.",
     example=Example({"grad": [5.0, 7.0], **{name: EXAMPLE[name] for name in ("sp_indices", "sp_shape", "dense")}},
                     {"output": [5.0, 0.0, 7.0]}),
     compute=_scatter,
@@ -279,7 +299,7 @@ declare(Operator(
         NO_ROOM,
         WRONG_TYPE,
     ),
-    cost="O(size of b + N · rank); each thread reads all places.",
+    cost="O(size of b + N · rank); where entries do not ascend, each thread reads all of them.",
     example=Example(
         {"a_indices": [[0, 0], [1, 2]], "a_values": [1.0, 6.0], "a_shape": [2, 3],
          "b": [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]},

@@ -15,7 +15,7 @@ from rowgrad._ops.weighted_sum import Entries
 from rowgrad._ops.weighted_sum import _sum as weighted_sum
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import COMPLEX, FLOATS, IDS, PLAIN, Array
-from rowgrad._runtime.memory import allocate, check_room
+from rowgrad._runtime.memory import allocate, check_room, is_nontemporal
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError, RowgradError
 
@@ -126,7 +126,8 @@ def _product_shape(
 ) -> dict[str, Any]:
     count, rank = of_rank("a_indices", shapes.get("a_indices"), 2)
     (length,) = of_rank("a_values", shapes.get("a_values"), 1)
-    a_shape: Shape = sizes("a_shape", shapes, values) or (None, None)
+    found_shape = sizes("a_shape", shapes, values)
+    a_shape: Shape = (None, None) if found_shape is None else found_shape
     for name, found, wanted, what in (
         ("a_indices", rank, 2, "the rows of a_indices have {} elements; each must have 2, row and column."),
         ("a_values", length, count, f"a_values has length {{}}, but a_indices has {count}; they must be equally long."),
@@ -156,10 +157,20 @@ def _unfit(inner: Size, b: Shape, attributes: Mapping[str, Any]) -> InvalidArgum
     )
 
 
+def _product_sizes(a_indices: Array, a_values: Array, a_shape: Array, b: Array, adjoint_a: bool,
+                   adjoint_b: bool) -> tuple[int, ...]:  # fmt: skip
+    """The shape of the product; the rule of shapes, which takes longer, tells what is wrong."""
+    if a_indices.ndim == b.ndim == 2 and a_indices.shape[1] == 2 and a_values.shape == a_indices.shape[:1]:
+        sizes = a_shape.tolist()
+        if a_shape.shape == (2,) and min(sizes) >= 0 and sizes[not adjoint_a] == b.shape[adjoint_b]:
+            return sizes[adjoint_a], b.shape[not adjoint_b]
+    inputs = {"a_indices": a_indices, "a_values": a_values, "a_shape": a_shape, "b": b}
+    return tuple(ask(_product_shape, inputs, adjoint_a=adjoint_a, adjoint_b=adjoint_b))
+
+
 def _multiply(a_indices: Array, a_values: Array, a_shape: Array, b: Array, *, adjoint_a: bool = False,
               adjoint_b: bool = False) -> Array:  # fmt: skip
-    inputs = {"a_indices": a_indices, "a_values": a_values, "a_shape": a_shape, "b": b}
-    shape = ask(_product_shape, inputs, adjoint_a=adjoint_a, adjoint_b=adjoint_b)
+    shape = _product_sizes(a_indices, a_values, a_shape, b, adjoint_a, adjoint_b)
     is_float = dtypes.name_of(b.dtype) in FLOATS and b.size > 0
     if is_float and a_values.size and not adjoint_b:
         product = _multiply_in_order(a_indices, a_values, b, shape, int(adjoint_a))
@@ -198,12 +209,15 @@ def _multiply_in_order(indices: Array, weights: Array, b: Array, shape: tuple[in
     stored, sums, _ = dtypes.summing(b.dtype)
     product = allocate(shape, b.dtype, argument="a_shape")
     workers = Workers(indices.nbytes + weights.size * shape[1] * sums.itemsize)
-    wrong = workers.run(
-        kernels.sparse_product.multiply, indices.reshape(-1), side, weights.astype(sums, copy=False),
-        b.reshape(-1).view(stored), shape[0], b.shape[0], shape[1], kernels.lanes.lanes_for(sums, shape[1]),
-        product.reshape(-1).view(stored), np.empty(workers.chunks, np.int64),
+    lanes = kernels.lanes.lanes_for(sums, shape[1])
+    wide = None if shape[1] == kernels.lanes.lane_count(lanes) else True
+    last_row = min(int(indices[-1, side]), shape[0] - 1)
+    whole = last_row >= 0 and workers.run(
+        kernels.sparse_product.multiply, indices.reshape(-1), side or None, weights.astype(sums, copy=False),
+        b.reshape(-1).view(stored), shape[0], b.shape[0], shape[1], wide, lanes, product.reshape(-1).view(stored),
+        is_nontemporal(product, shape[1] * product.itemsize), last_row, np.empty(workers.chunks, np.int64),
     )  # fmt: skip
-    return product if wrong < 0 else None
+    return product if whole else None
 
 
 def _products(left: Array, right: Array) -> Array:
@@ -251,8 +265,8 @@ declare(Operator(
     family="sparse_dense",
     summary="Write the entries of a sparse tensor into a dense one.",
     inputs=(
-        Pin("sparse_indices", "Tindices", "[...]", "The index of each entry, [N, rank]; or [N], or a lone one, into a "
-            "vector."),
+        Pin("sparse_indices", "Tindices", "[...]", "The index of each entry, [N, rank]; or [N], or a single one, into "
+            "a vector."),
         Pin("output_shape", "Tindices", "[rank]", "The shape of the dense tensor."),
         Pin("sparse_values", "T", "[...]", "The value of each entry, [N]; or one for all."),
         Pin("default_value", "T", "[]", "The value of all other places."),

@@ -15,7 +15,7 @@ from rowgrad._ops.results import SparseEntries
 from rowgrad._ops.sparse_groups import check_entries, outside, sizes_of
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import PLAIN, Array
-from rowgrad._runtime.memory import allocate, check_room
+from rowgrad._runtime.memory import allocate, check_room, scratch
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError, OutOfRangeError, RowgradError
 
@@ -132,9 +132,11 @@ def split(split_dim: Any, indices: Array, values: Array, shape: Array, *, num_sp
     # A small table of parts is faster than a division for each entry.
     wide = [size + (part < longer) for part in range(num_split)] if lengths[axis] <= TABLE else None
     table = np.empty(0, np.int32) if wide is None else np.repeat(numbers.astype(np.int32), wide)
-    parts, counts = allocate((entries,), np.int64), np.empty((chunks, num_split + 1), np.int64)
-    if workers.run(kernels.sparse_reduce.find_parts, indices.reshape(-1), rank, axis, np.array(lengths), size, longer,
-                   table, parts, counts.reshape(-1), num_split):  # fmt: skip
+    parts = scratch(entries, np.int32 if num_split < 2**31 else np.int64)
+    counts, flat = np.empty((chunks, num_split + 1), np.int64), indices.reshape(-1)
+    columns = None if rank == 2 else rank
+    if workers.run(kernels.sparse_reduce.find_parts, flat, columns, axis, np.array(lengths), size, longer, table, parts,
+                   counts.reshape(-1), num_split):  # fmt: skip
         raise outside("indices", indices, lengths, range(rank), "shape")
     # Where the entries of each chunk begin: part after part, chunk after chunk.
     own = counts[:, :-1].T
@@ -143,8 +145,9 @@ def split(split_dim: Any, indices: Array, values: Array, shape: Array, *, num_sp
     source = np.arange(entries) if is_text else values
     words, width = dtypes.as_words(source)
     found, taken = allocate((entries, rank), np.int64), allocate((entries,), source.dtype)
-    workers.run(kernels.sparse_reduce.take_parts, indices.reshape(-1), rank, axis, begins, parts, num_split, words,
-                width, starts.reshape(-1), found.reshape(-1), dtypes.as_words(taken)[0])  # fmt: skip
+    workers.run(kernels.sparse_reduce.take_parts, flat, columns, axis, begins, parts, num_split, words,
+                None if width == 1 else width, starts.reshape(-1), found.reshape(-1),
+                dtypes.as_words(taken)[0])  # fmt: skip
     results, start = [], 0
     shapes = np.repeat(np.array(lengths)[None], num_split, axis=0)
     shapes[:, axis] = size + (numbers < longer)
@@ -156,9 +159,7 @@ def split(split_dim: Any, indices: Array, values: Array, shape: Array, *, num_sp
     return results
 
 
-def _one_part(split_dim: Any, indices: Array, values: Array, shape: Array, *, num_split: int,
-              index: int = 0) -> SparseEntries:  # fmt: skip
-    parts = split(split_dim, indices, values, shape, num_split=num_split)
+def _check_part(index: int, num_split: int) -> None:
     if not 0 <= index < num_split:
         raise OutOfRangeError(
             f"index is {index}; allowed: 0 to {num_split - 1} (num_split is {num_split}). Choose one of the parts.",
@@ -166,6 +167,12 @@ def _one_part(split_dim: Any, indices: Array, values: Array, shape: Array, *, nu
             argument="index",
             value=index,
         )
+
+
+def _one_part(split_dim: Any, indices: Array, values: Array, shape: Array, *, num_split: int,
+              index: int = 0) -> SparseEntries:  # fmt: skip
+    parts = split(split_dim, indices, values, shape, num_split=num_split)
+    _check_part(index, num_split)
     return SparseEntries(*(np.array(array) for array in parts[index]))
 
 
@@ -310,6 +317,7 @@ declare(Operator(
         attributes={"num_split": 2, "index": 1},
     ),
     compute=_one_part,
+    bounds_ids=True,
     shape_rule=_split_shapes,
     gradient={
         "values": lambda op, d_output_values, output_indices, indices, split_dim, shape, num_split, index: (
@@ -328,6 +336,7 @@ declare(Operator(
 def _offset(split_dim: Any, shape: Array, *, num_split: int, index: int = 0) -> Array:
     nothing = np.empty((0, shape.size), np.int64)
     split(split_dim, nothing, np.empty(0, np.float32), shape, num_split=num_split)
+    _check_part(index, num_split)
     start = np.zeros(shape.size, np.int64)
     axis = int(split_dim) % shape.size
     size, longer = divmod(int(shape[axis]), num_split)

@@ -3,8 +3,8 @@
 Indices ascend, as those of most sparse tensors do. They are merged in one pass, which pairs the entries that meet.
 """
 
-from functools import partial
-from typing import Any
+from functools import cache, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from rowgrad._runtime.threads import Workers
 from rowgrad.errors import DTypeError, InvalidArgumentError
 
 LARGER, SMALLER = 1, 2
+ALONE = Workers(0)
 PACKET = 32  # bytes that TensorFlow compares side by side
 
 
@@ -46,14 +47,31 @@ def _check(a: tuple[Array, Array, Array], b: tuple[Array, Array, Array]) -> int:
     return len(shape)
 
 
-def _pairs(a_indices: Array, b_indices: Array) -> tuple[int, Array, Array]:
+class Pairs(NamedTuple):
+    """The entries of two tensors that make each entry of their union: so many, by chunks of `workers`."""
+
+    workers: Workers
+    size: int
+    cuts: Array
+    lefts: Array
+    rights: Array
+
+
+def _pairs(a_indices: Array, b_indices: Array, workers: Workers) -> Pairs:
     a_size, b_size = len(a_indices), len(b_indices)
-    room = scratch(2 * (a_size + b_size), np.int64)
+    kind = np.int32 if a_size + b_size < 2**31 else np.int64
+    room = scratch(2 * (a_size + b_size), kind)
     lefts, rights = room[: a_size + b_size], room[a_size + b_size :]
-    size = kernels.sparse_merge.pair(
-        a_indices.reshape(-1), a_size, b_indices.reshape(-1), b_size, _columns(a_indices), lefts, rights
-    )
-    return int(size), lefts, rights
+    cuts = np.empty(4 * (workers.chunks + 1), np.int64)
+    size = workers.run(
+        kernels.sparse_merge.pair, a_indices.reshape(-1), a_size, b_indices.reshape(-1), b_size, _columns(a_indices),
+        lefts, rights, cuts,
+    )  # fmt: skip
+    return Pairs(workers, int(size), cuts, lefts, rights)
+
+
+def _threads(a_indices: Array, b_indices: Array) -> Workers:
+    return Workers((len(a_indices) + len(b_indices)) * (8 * a_indices.shape[1] + 40))
 
 
 def _columns(indices: Array) -> int | None:
@@ -75,32 +93,42 @@ def _add(a_indices: Array, a_values: Array, a_shape: Array, b_indices: Array, b_
          thresh: Array) -> SparseSum:  # fmt: skip
     rank = _check((a_indices, a_values, a_shape), (b_indices, b_values, b_shape))
     limit = _limit(np.asarray(thresh), a_values.dtype)
-    size, lefts, rights = _pairs(a_indices, b_indices)
-    is_unsigned = a_values.dtype.kind == "u"
+    workers = _threads(a_indices, b_indices)
     stored, sums, parts = dtypes.summing(a_values.dtype)
-    if is_unsigned:  # magnitudes are compared, so that these stay what they are
+    if a_values.dtype.kind == "u":  # magnitudes are compared, so that these stay what they are
         stored = sums = a_values.dtype
-    workers = Workers(size * (8 * rank + 40))
-    totals = allocate((size,), a_values.dtype)
-    keeps, counts = allocate((size,), np.uint8), np.empty(workers.chunks + 1, np.int64)
-    workers.run(
-        kernels.sparse_merge.add_pairs, size, lefts, rights, _some(a_values).view(stored),
-        _some(b_values).view(stored), _lanes(sums, parts), sums.type(limit),
-        True if sums.kind == "i" and sums.itemsize < 4 else None, totals.view(stored), keeps, counts,
-    )  # fmt: skip
-    kept = int(counts[-1])
-    indices, values = allocate((kept, rank), np.int64), allocate((kept,), a_values.dtype)
-    words, width = dtypes.as_words(totals)
-    workers.run(
-        kernels.sparse_merge.take_kept, size, lefts, rights, _some(a_indices).reshape(-1), _some(b_indices).reshape(-1),
-        _columns(a_indices), words, width, keeps, counts, indices.reshape(-1), dtypes.as_words(values)[0],
-    )  # fmt: skip
-    return SparseSum(indices, values, a_shape.copy())
+    is_short = True if sums.kind == "i" and sums.itemsize < 4 else None
+    most = a_values.size + b_values.size
+    a_known, b_known = _some(a_values), _some(b_values)
+
+    def add(workers: Workers, indices: Array, sums_of: Array, cuts: Array) -> int:
+        return int(workers.run(
+            kernels.sparse_merge.add, _some(a_indices).reshape(-1), a_values.size, _some(b_indices).reshape(-1),
+            b_values.size, _columns(a_indices), a_known.view(stored), b_known.view(stored), _lanes(sums, parts),
+            sums.type(limit), is_short, indices.reshape(-1), sums_of.view(stored), cuts,
+        ))  # fmt: skip
+
+    if workers.chunks > 1:
+        indices, totals = scratch(most * rank, np.int64), scratch(most, a_values.dtype)
+        cuts = np.empty(4 * (workers.chunks + 1), np.int64)
+        kept = add(workers, indices, totals, cuts)
+        if kept >= 0:
+            found, values = allocate((kept, rank), np.int64), allocate((kept,), a_values.dtype)
+            words, width = dtypes.as_words(totals)
+            workers.run(kernels.sparse_merge.take_sum, cuts, rank, indices, words, width, found.reshape(-1),
+                        dtypes.as_words(values)[0])  # fmt: skip
+            return SparseSum(found, values, a_shape.copy())
+    # Chunks know nothing of entries that belong elsewhere: where indices fall, one thread does it all.
+    indices, values = allocate((most, rank), np.int64), allocate((most,), a_values.dtype)
+    kept = add(ALONE, indices, values, np.empty(8, np.int64))
+    return SparseSum(indices[:kept], values[:kept], a_shape.copy())
 
 
 def _limit(thresh: Array, dtype: "np.dtype[Any]") -> Any:
     """The threshold in the real type of the values."""
     checks.rank("thresh", thresh, 0)
+    if thresh.dtype is dtype:
+        return thresh[()]
     real = np.empty(0, dtype).real.dtype if dtype.kind == "c" else dtype
     with np.errstate(all="ignore"):
         limit = thresh.astype(real)
@@ -114,15 +142,20 @@ def _limit(thresh: Array, dtype: "np.dtype[Any]") -> Any:
     return limit[()]
 
 
+@cache
 def _lanes(sums: "np.dtype[Any]", parts: int) -> Array:
     """One number: a lane for each of its parts."""
     return np.empty((0,) * parts, sums)
 
 
-def _matches(a_indices: Array, b_indices: Array, sum_indices: Array) -> tuple[Array, Array]:
+def _check_matching(a_indices: Array, b_indices: Array, sum_indices: Array) -> None:
     for name, indices in (("a_indices", a_indices), ("b_indices", b_indices), ("sum_indices", sum_indices)):
         checks.rank(name, indices, 2)
         checks.same_width(name, indices.shape[1], "a_indices", a_indices.shape[1])
+
+
+def _matches(a_indices: Array, b_indices: Array, sum_indices: Array) -> tuple[Array, Array]:
+    """Which entry of the sum each entry of both tensors is part of, or -1."""
     found = np.empty(len(a_indices), np.int64), np.empty(len(b_indices), np.int64)
     kernels.sparse_merge.match_sum(
         a_indices.reshape(-1), len(a_indices), b_indices.reshape(-1), len(b_indices), sum_indices.reshape(-1),
@@ -133,15 +166,19 @@ def _matches(a_indices: Array, b_indices: Array, sum_indices: Array) -> tuple[Ar
 
 def _add_grad(backprop_val_grad: Array, a_indices: Array, b_indices: Array, sum_indices: Array) -> SumGradient:
     checks.rank("backprop_val_grad", backprop_val_grad, 1)
-    matches = _matches(a_indices, b_indices, sum_indices)
+    _check_matching(a_indices, b_indices, sum_indices)
     checks.same_length("backprop_val_grad", backprop_val_grad.size, "sum_indices", len(sum_indices))
     words, width = dtypes.as_words(backprop_val_grad)
-    results = []
-    for each in matches:
-        output = allocate(each.shape, backprop_val_grad.dtype)
-        workers = Workers(each.size * (8 + 8 * width))
-        workers.run(kernels.sparse_merge.take_matches, each, words, width, dtypes.as_words(output)[0])
-        results.append(output)
+    workers, kind = _threads(a_indices, b_indices), backprop_val_grad.dtype
+    make = np.empty if workers.chunks == 1 else allocate
+    results = make((len(a_indices),), kind), make((len(b_indices),), kind)
+    if not workers.run(
+        kernels.sparse_merge.take_grads, a_indices.reshape(-1), len(a_indices), b_indices.reshape(-1), len(b_indices),
+        sum_indices.reshape(-1), len(sum_indices), _columns(a_indices), words, None if width == 1 else width,
+        *(dtypes.as_words(output)[0] for output in results), np.empty(5 * (workers.chunks + 1), np.int64),
+    ):  # fmt: skip
+        for each, output in zip(_matches(a_indices, b_indices, sum_indices), results, strict=True):
+            workers.run(kernels.sparse_merge.take_matches, each, words, width, dtypes.as_words(output)[0])
     return SumGradient(*results)
 
 
@@ -149,6 +186,7 @@ def _add_grad_grad(a_grad: Array, b_grad: Array, a_indices: Array, b_indices: Ar
                    out: Array | None = None) -> Array:  # fmt: skip
     checks.rank("a_grad", a_grad, 1)
     checks.rank("b_grad", b_grad, 1)
+    _check_matching(a_indices, b_indices, sum_indices)
     matches = _matches(a_indices, b_indices, sum_indices)
     checks.same_length("a_grad", a_grad.size, "a_indices", len(a_indices))
     checks.same_length("b_grad", b_grad.size, "b_indices", len(b_indices))
@@ -162,18 +200,30 @@ def _add_grad_grad(a_grad: Array, b_grad: Array, a_indices: Array, b_indices: Ar
 def _choose(kind: int, a_indices: Array, a_values: Array, a_shape: Array, b_indices: Array, b_values: Array,
             b_shape: Array) -> OrderedEntries:  # fmt: skip
     rank = _check((a_indices, a_values, a_shape), (b_indices, b_values, b_shape))
+    workers = _threads(a_indices, b_indices)
+    stored, sums, _ = dtypes.summing(a_values.dtype)
+    packet = PACKET // a_values.itemsize if a_values.dtype in (np.float32, np.float64) else 0
+    if workers.chunks == 1 and a_values.size and b_values.size:
+        most = a_values.size + b_values.size
+        room, indices = np.empty(2 * most, np.int32), np.empty((most, rank), np.int64)
+        values = np.empty(most, a_values.dtype)
+        size = kernels.sparse_merge.choose_small(
+            a_indices.reshape(-1), a_values.size, b_indices.reshape(-1), b_values.size, _columns(a_indices), a_shape,
+            a_values.view(stored), b_values.view(stored), _lanes(sums, 1), kind, packet, room, indices.reshape(-1),
+            values.view(stored),
+        )  # fmt: skip
+        if size < 0:
+            name, found = ("a", a_indices) if size == -1 else ("b", b_indices)
+            raise outside(f"{name}_indices", found, a_shape.tolist(), range(rank), f"{name}_shape")
+        return OrderedEntries(indices[:size], values[:size])
     for name, found in (("a", a_indices), ("b", b_indices)):
         _check_bounds(f"{name}_indices", found, a_shape, f"{name}_shape")
-    size, lefts, rights = _pairs(a_indices, b_indices)
-    stored, sums, _ = dtypes.summing(a_values.dtype)
+    workers, size, *pairs = _pairs(a_indices, b_indices, workers)
     indices, values = allocate((size, rank), np.int64), allocate((size,), a_values.dtype)
-    packet = PACKET // a_values.itemsize if a_values.dtype in (np.float32, np.float64) else size + 1
-    workers = Workers(size * (16 * rank + 32))
     workers.run(
-        kernels.sparse_merge.choose_pairs, size, lefts, rights, _some(a_indices).reshape(-1),
-        _some(b_indices).reshape(-1), _columns(a_indices), _some(a_values).view(stored), _some(b_values).view(stored),
-        _lanes(sums, 1), kind, size // packet * packet,
-        indices.reshape(-1), values.view(stored),
+        kernels.sparse_merge.choose_pairs, *pairs, _some(a_indices).reshape(-1), _some(b_indices).reshape(-1),
+        _columns(a_indices), _some(a_values).view(stored), _some(b_values).view(stored), _lanes(sums, 1), kind,
+        size // packet * packet if packet else 0, indices.reshape(-1), values.view(stored),
     )  # fmt: skip
     return OrderedEntries(indices, values)
 
@@ -194,7 +244,7 @@ def _chosen(a_indices: Array, a_values: Array, b_indices: Array, b_values: Array
         checks.rank(f"{name}_values", values, 1)
         checks.same_length(f"{name}_values", values.size, f"{name}_indices", len(indices))
     checks.same_width("b_indices", b_indices.shape[1], "a_indices", a_indices.shape[1])
-    size, lefts, rights = _pairs(a_indices, b_indices)
+    _, size, _, lefts, rights = _pairs(a_indices, b_indices, Workers(0))
     stored, sums, _ = dtypes.summing(a_values.dtype)
     results = ChosenEntries(allocate(a_values.shape, a_values.dtype), allocate(b_values.shape, a_values.dtype))
     kernels.sparse_merge.mark_chosen(

@@ -1,21 +1,23 @@
 """The forward segment operators: look up rows of a table and pool them, segment by segment."""
 
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import partial
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from rowgrad import _kernels as kernels
-from rowgrad._kernels.kinds import SUM
+from rowgrad._kernels.kinds import AHEAD, CACHED_TABLE, CHUNKS_PER_THREAD, SUM
 from rowgrad._ops import checks
 from rowgrad._ops.catalogue import Attribute, Example, Operator, declare
-from rowgrad._ops.order import one_id_type
 from rowgrad._ops.pins import INT64_MAX, Pin
+from rowgrad._ops.quick import ID_TYPES, MOST_WAYS, NDARRAY, first_call, is_plain
 from rowgrad._ops.sparse_segment_grad import KINDS, SNAKE, WORDS, G
 from rowgrad._runtime import dtypes, team
 from rowgrad._runtime.dtypes import FLOATS, IDS, REALS, Array
-from rowgrad._runtime.memory import is_nontemporal, place
-from rowgrad._runtime.threads import Workers
+from rowgrad._runtime.memory import NONTEMPORAL, is_nontemporal, place
+from rowgrad._runtime.threads import Workers, most_threads
 from rowgrad.errors import InvalidArgumentError, RowgradError
 
 if TYPE_CHECKING:
@@ -23,77 +25,147 @@ if TYPE_CHECKING:
 
 INT64 = np.dtype(np.int64)
 INT32_MAX = 2**31 - 1
-CACHED = 1 << 16  # a table up to this many bytes is in the caches, and fetching its rows first costs more than it saves
-SMALL = 1 << 20  # bytes; a smaller result takes the short way
-AHEAD = 16  # entries; the rows of a larger table are fetched so long before they are needed
+FEW = 256  # entries up to which ids are converted to one type: that takes less than compiling for each pair of types
+ENTRY = 64  # what an entry costs beside its row, in bytes of a row
+SHARED = 1 << 19  # bytes of work for which a team pays, if rows come from beyond a core's own caches
+OWN_CACHE = 1 << 20  # bytes of a table that is in these
+LATE = -2  # from the kernel: all is well, but the team took long to come together
+MANY = 1 << 23  # bytes of work that are cut into several chunks a thread, in case one of them is late
 
 
-def _pool(kind: int, data: Array, indices: Array, segment_ids: Array, num_segments: Any = None, *,
+class _Way(NamedTuple):
+    """What calls on tables of one type and row shape have in common.
+
+    How rows are `stored`, if not as they are; what kernels are told of them; and the compiled code for ids as they are
+    and for converted ones, for one thread and for a team.
+    """
+
+    row_bytes: int
+    width: int
+    stored: "np.dtype[Any] | None"
+    lanes: Array
+    wide: bool | None
+    converts: bool
+    code: list[Callable[..., int] | None]
+
+
+def _way(dtype: "np.dtype[Any]", indices: "np.dtype[Any]", segment_ids: "np.dtype[Any]", tail: tuple[int, ...]) -> _Way:
+    stored, sums, _ = dtypes.summing(dtype)
+    width = prod(tail)
+    lanes = kernels.lanes.lanes_for_rows(sums, width)
+    wide = None if width == kernels.lanes.lane_count(lanes) else True
+    converts = not indices == segment_ids == INT64
+    return _Way(width * dtype.itemsize, width, None if stored is dtype else stored, lanes, wide, converts, [None] * 4)
+
+
+class _Pool:
+    """Pools by one kernel, on this thread or on PyTorch's, where arrays are just as that takes them.
+
+    Gives None else. Python takes longer than the work of most calls, so little is done here.
+    """
+
+    def __init__(self, kind: int, types: tuple[str, ...]) -> None:
+        self.kind, self.scaled = kind, None if kind == SUM else True
+        self._types = frozenset(dtypes.NUMPY[name] for name in types)
+        self._ways: dict[tuple[Any, ...], _Way] = {}
+
+    def __call__(self, data: Any, indices: Any, segment_ids: Any, num_segments: Any = None) -> Array | None:
+        if type(data) is not NDARRAY or type(indices) is not NDARRAY or type(segment_ids) is not NDARRAY:
+            return None
+        dtype, shape = data.dtype, data.shape
+        key = dtype, indices.dtype, segment_ids.dtype, shape[1:]
+        way = self._ways.get(key) or self._make_way(key)
+        if way is None or not (is_plain(data) and is_plain(indices) and is_plain(segment_ids)):
+            return None
+        row_bytes, width, stored, lanes, wide, converts, code = way
+        size, rows = indices.size, num_segments
+        if not size or not shape or indices.ndim != 1 or segment_ids.ndim != 1 or segment_ids.size != size:
+            return None
+        last = segment_ids.item(-1)
+        if rows is None:
+            rows = last + 1
+        elif type(rows) is not int:
+            return None
+        if not 0 <= last < rows or rows * row_bytes >= NONTEMPORAL or last >= INT32_MAX:
+            return None
+        data_rows = shape[0]
+        work, is_far = size * (ENTRY + row_bytes), data_rows * row_bytes > OWN_CACHE
+        run_parallel, threads, chunks, number = None, 1, 1, 0
+        if work >= SHARED and (is_far or work >= 4 * SHARED):
+            if team.is_left_alone():
+                return None  # whoever gets helpers asks, once for a call
+            address, threads = team.team(work, most_threads())
+            if address:
+                run_parallel, number, chunks = address, 1, threads if work < MANY else threads * CHUNKS_PER_THREAD
+            elif most_threads() > 1:
+                return None  # helpers of our own
+        if converts and size < FEW:
+            indices, segment_ids = indices.astype(INT64, copy=False), segment_ids.astype(INT64, copy=False)
+            number += 2
+        output = np.empty((rows, *shape[1:]), dtype)
+        source, target = data, output
+        if len(shape) != 2:
+            source, target = data.reshape(data_rows, width), output.reshape(rows, width)
+        if stored is not None:
+            source, target = source.view(stored), target.view(stored)
+        args = (
+            run_parallel, threads, chunks, indices, segment_ids, rows, data_rows, source, width, self.kind, lanes,
+            wide, self.scaled, target, AHEAD if data_rows * row_bytes > CACHED_TABLE else 0,
+        )  # fmt: skip
+        call = code[number]
+        if call is None:
+            wrong, code[number] = first_call(kernels.sparse_segment.pool_small, args)
+        else:
+            wrong = call(*args)
+        if run_parallel is not None:
+            team.note(wrong == LATE)
+        if wrong >= 0:
+            raise _error(wrong, indices, segment_ids, rows, data_rows, num_segments is not None)
+        return output
+
+    def _make_way(self, key: tuple[Any, ...]) -> _Way | None:
+        dtype, indices, segment_ids, _ = key
+        if dtype not in self._types or indices not in ID_TYPES or segment_ids not in ID_TYPES:
+            return None
+        if len(self._ways) > MOST_WAYS:
+            self._ways.clear()
+        self._ways[key] = way = _way(*key)
+        return way
+
+
+def _pool(quick: _Pool, data: Array, indices: Array, segment_ids: Array, num_segments: Any = None, *,
           plan: "Plan | None" = None, out: Array | None = None) -> Array:  # fmt: skip
+    if out is None and plan is None and (found := quick(data, indices, segment_ids, num_segments)) is not None:
+        return found
     if type(num_segments) is not int and num_segments is not None:
         num_segments = checks.count("num_segments", num_segments)
-    size = indices.size
-    fits = indices.ndim == segment_ids.ndim == 1 and segment_ids.size == size and data.ndim
+    fits = indices.ndim == segment_ids.ndim == 1 and segment_ids.size == indices.size and data.ndim
     if not fits or (num_segments is not None and num_segments < 0):
         _check(data, indices, segment_ids, num_segments)
-    rows, data_rows = _rows(segment_ids, num_segments), data.shape[0]
-    row_size = data.nbytes // data_rows if data_rows else 0
-    if rows * max(row_size, 1) > INT64_MAX:
-        raise _too_large("num_segments" if num_segments is not None else "segment_ids", rows)
-    workers = Workers(size * (16 + row_size))
-    ahead = AHEAD if data.nbytes > CACHED else 0
-    if not workers.helpers and size and rows * row_size < SMALL and out is None and plan is None:
-        output = np.empty((rows, *data.shape[1:]), data.dtype)
-        run_parallel = workers.team or None
-        wrong = kernels.sparse_segment.pool_small(
-            run_parallel, workers.threads, workers.chunks, *one_id_type(indices, segment_ids), rows, data_rows,
-            *_described(kind, data, output), ahead,
-        )  # fmt: skip
-        if run_parallel:
-            team.note(wrong == kernels.sparse_segment.LATE)
-    else:
-        argument = "segment_ids" if num_segments is None else "num_segments"
-        output, wrong = _pool_large(workers, kind, data, indices, segment_ids, rows, argument, ahead, plan, out)
-    if wrong >= 0:
-        wrong = _first_bad(wrong, indices, segment_ids, rows, data_rows)
-        raise _diagnose(wrong, indices, segment_ids, rows, data_rows, num_segments is not None)
-    return output
-
-
-def _pool_large(workers: Workers, kind: int, data: Array, indices: Array, segment_ids: Array, rows: int, argument: str,
-                ahead: int, plan: "Plan | None", out: Array | None) -> tuple[Array, int]:  # fmt: skip
-    """The output, and -1 or a position before the first bad entry."""
-    size, data_rows = indices.size, data.shape[0]
+    rows, size, (data_rows, *tail) = _rows(segment_ids, num_segments), indices.size, data.shape
+    way = _way(data.dtype, indices.dtype, segment_ids.dtype, tuple(tail))
+    argument = "segment_ids" if num_segments is None else "num_segments"
+    if rows * max(way.row_bytes, 1) > INT64_MAX:
+        raise _too_large(argument, rows)
     if plan is not None:
         plan.check("data", data_rows, "the output", rows)
     # Where most rows have no segment, memory that comes zeroed is cheaper than zeroing it.
     zero = (rows > 2 * size and out is None) or size == 0
-    output = place(out, (rows, *data.shape[1:]), data.dtype, argument=argument, zero=zero)
+    output = place(out, (rows, *tail), data.dtype, argument=argument, zero=zero)
     if size == 0:
-        return output, -1
+        return output
+    source, target = data.reshape(-1), output.reshape(-1)
+    if way.stored is not None:
+        source, target = source.view(way.stored), target.view(way.stored)
+    workers = Workers(size * (16 + way.row_bytes))
     wrong = workers.run(
-        kernels.sparse_segment.pool, *one_id_type(indices, segment_ids), rows, data_rows,
-        *_described(kind, data, output), is_nontemporal(output, output.nbytes // rows), not zero, ahead,
-        out is not None, np.empty(workers.chunks, INT64),
+        kernels.sparse_segment.pool, indices, segment_ids, rows, data_rows, source, way.width, quick.kind, way.lanes,
+        way.wide, quick.scaled, target, is_nontemporal(output, way.row_bytes), not zero,
+        AHEAD if data_rows * way.row_bytes > CACHED_TABLE else 0, out is not None, np.empty(workers.chunks, INT64),
     )  # fmt: skip
-    return output, wrong
-
-
-def _described(kind: int, data: Array, output: Array) -> tuple[Any, ...]:
-    """What a kernel is told of table and output: elements, columns, and which code it needs for them."""
-    stored, sums, _ = dtypes.summing(data.dtype)
-    width = output.size // output.shape[0]
-    source, target = data.ravel(), output.ravel()
-    if stored is not data.dtype:
-        source, target = source.view(stored), target.view(stored)
-    lanes, wide = _lanes(sums, width)
-    return source, width, kind, lanes, wide, None if kind == SUM else True, target
-
-
-@cache
-def _lanes(sums: "np.dtype[Any]", width: int) -> tuple[Array, bool | None]:
-    lanes = kernels.lanes.lanes_for(sums, width)
-    return lanes, None if width == kernels.lanes.lane_count(lanes) else True
+    if wrong >= 0:
+        raise _error(wrong, indices, segment_ids, rows, data_rows, num_segments is not None)
+    return output
 
 
 def _check(data: Array, indices: Array, segment_ids: Array, num_segments: int | None) -> None:
@@ -110,7 +182,7 @@ def _rows(segment_ids: Array, num_segments: int | None) -> int:
     """The number of rows of the output, which the last id must allow."""
     if segment_ids.size == 0:
         return num_segments or 0
-    last = int(segment_ids[-1])
+    last: int = segment_ids.item(-1)
     rows = last + 1 if num_segments is None else num_segments
     if last >= INT32_MAX and last == np.iinfo(segment_ids.dtype).max:
         raise _too_large("segment_ids", last + 1)
@@ -143,10 +215,9 @@ def _first_bad(start: int, indices: Array, segment_ids: Array, rows: int, data_r
     return start + int(wrong.argmax())
 
 
-def _diagnose(
-    position: int, indices: Array, segment_ids: Array, rows: int, data_rows: int, is_given: bool
-) -> RowgradError:
-    """The error for the entry at `position`, the first that is wrong."""
+def _error(start: int, indices: Array, segment_ids: Array, rows: int, data_rows: int, is_given: bool) -> RowgradError:
+    """The error for the first entry from `start` on that is wrong."""
+    position = _first_bad(start, indices, segment_ids, rows, data_rows)
     segment = int(segment_ids[position])
     falls = np.flatnonzero(segment_ids[1:] < segment_ids[:-1]) + 1
     # An id past the last one can only be followed by a smaller one, and that says more.
@@ -194,6 +265,7 @@ def _declare(kind: str, *, counted: bool) -> None:
         inputs["num_segments"] = 4
         output = output + [[0.0, 0.0, 0.0]] * (4 - len(output))
         extra = (Pin("num_segments", "Tnum", "[]", "The number of rows of the output; at least the last id + 1."),)
+    quick = _Pool(KINDS[kind], REALS if kind == "Sum" else FLOATS)
     declare(Operator(
         name=f"SparseSegment{kind}" + "WithNumSegments" * counted,
         function=f"sparse_segment_{SNAKE[kind]}",
@@ -223,7 +295,8 @@ def _declare(kind: str, *, counted: bool) -> None:
         ),
         cost="O(N · width + rows · width).",
         example=Example(inputs, {"output": output}),
-        compute=partial(_pool, KINDS[kind]),
+        compute=partial(_pool, quick),
+        quick=quick,
         options=("out", "plan"),
         gradient={
             "data": lambda op, d_output, indices, segment_ids, data: op[f"SparseSegment{kind}Grad"](

@@ -4,6 +4,7 @@ A gradient sends the gradient row of each segment back to the table rows that we
 entries by table row, then sum each row. The gradient of a gradient pools again, with the same factors.
 """
 
+from collections.abc import Callable
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rowgrad import _kernels as kernels
-from rowgrad._kernels.kinds import MEAN, SMALL, SQRT_N, SUM
+from rowgrad._kernels.kinds import CACHED_GRAINS, MEAN, SMALL, SQRT_N, SUM
 from rowgrad._ops import checks
 from rowgrad._ops.catalogue import Example, Operator, declare
 from rowgrad._ops.order import COUNT_PARTNERS, COUNT_ROWS, Order, one_id_type, order_ids
 from rowgrad._ops.pins import Pin
+from rowgrad._ops.quick import ID_TYPES, MOST_WAYS, NDARRAY, first_call, is_plain
 from rowgrad._ops.results import RowGradient
 from rowgrad._runtime import dtypes, threads
 from rowgrad._runtime.dtypes import FLOATS, IDS, Array
@@ -32,11 +34,10 @@ GRAD_ROWS = "the number of rows of grad"
 KINDS = {"Sum": SUM, "Mean": MEAN, "SqrtN": SQRT_N}
 NOTHING = np.empty(0, np.int64)
 INT64 = np.dtype(np.int64)
-# A dense result and what is added to it, in grains of work (see `threads`): up to so many bytes, one thread that adds
-# entries as they come is faster than several that sort them, for the caches hold the result.
-CACHED_GRAINS = 32
+GRAD_TYPES = frozenset(dtypes.NUMPY[name] for name in FLOATS)
 FEW_SEGMENTS = 1 << 18  # whose factors NumPy makes as fast as a kernel that would have to be compiled first
 SMALL_ROW = 4096  # bytes in a row up to which a call of few entries counts as small
+_adding: dict[tuple[Any, ...], Callable[..., int]] = {}  # compiled code by the types of values, vectors and ids
 SNAKE = {"Sum": "sum", "Mean": "mean", "SqrtN": "sqrt_n"}
 
 
@@ -84,7 +85,7 @@ class Factors(NamedTuple):
 
 
 def factors_of(workers: Workers, kind: int, order: Order, dtype: "np.dtype[Any]", *, by_row: bool = False) -> Factors:
-    """The factor of each segment; where nothing is scaled, a lone 1."""
+    """The factor of each segment; where nothing is scaled, a single 1."""
     sums = dtypes.summing(dtype).sums
     if kind == SUM:
         return Factors(np.ones(1, sums), 0, 0)
@@ -171,10 +172,17 @@ def _add_rows(kind: int, values: Array, rows: Array, partners: Array, row_limit:
     else:
         output = place(out, shape, dtype, argument=argument, zero=False)
     ids = (rows, partners) if rows.dtype is partners.dtype is INT64 else one_id_type(rows, partners)
-    position = kernels.sparse_segment_grad.add_rows(
-        *ids, row_limit, values.shape[0], kind, by_row, values.ravel(), width,
-        kernels.lanes.lanes_for(dtype, width), output.ravel(), np.empty(scaled, INT64), np.empty(scaled, dtype),
+    lanes = kernels.lanes.lanes_for(dtype, width)
+    args = (
+        *ids, row_limit, values.shape[0], kind, by_row, values.ravel(), width, lanes, output.ravel(),
+        np.empty(scaled, INT64), np.empty(scaled, dtype),
     )  # fmt: skip
+    key = dtype, lanes.ndim, ids[0].dtype
+    code = _adding.get(key)
+    if code is None:
+        position, _adding[key] = first_call(kernels.sparse_segment_grad.add_rows, args)
+    else:
+        position = code(*args)
     if position >= 0:
         raise diagnose(position, *blamed)
     return output
@@ -246,6 +254,85 @@ def _sum_small(kind: int, values: Array, rows: Array, partners: Array, row_limit
         return output
     unique = unique[:distinct]
     return RowGradient(output[:distinct], unique if rows.dtype is INT64 else unique.astype(rows.dtype))
+
+
+class _Way(NamedTuple):
+    """What small calls on gradients of one type and row shape have in common, and their compiled code."""
+
+    row_bytes: int
+    width: int
+    stored: "np.dtype[Any] | None"
+    sums: "np.dtype[Any]"
+    lanes: Array
+    code: list[Callable[..., int] | None]
+
+
+class _Small:
+    """The compact gradient of a small call, by one kernel, where arrays are just as that takes them; None else."""
+
+    def __init__(self, kind: int) -> None:
+        self._kind = kind
+        self._ways: dict[tuple[Any, ...], _Way] = {}
+
+    def __call__(self, grad: Any, indices: Any, segment_ids: Any, rows: Any) -> RowGradient | None:
+        if type(grad) is not NDARRAY or type(indices) is not NDARRAY or type(segment_ids) is not NDARRAY:
+            return None
+        dtype, shape, named = grad.dtype, grad.shape, indices.dtype
+        key = dtype, named, segment_ids.dtype, shape[1:]
+        way = self._ways.get(key) or self._make_way(key)
+        if way is None or not (is_plain(grad) and is_plain(indices) and is_plain(segment_ids)):
+            return None
+        row_bytes, width, stored, sums, lanes, code = way
+        size = indices.size
+        if not shape or indices.ndim != 1 or segment_ids.ndim != 1 or segment_ids.size != size or type(rows) is not int:
+            return None
+        segments = shape[0]
+        if not (0 < size <= SMALL and 0 < segments <= SMALL and 0 < rows < 2**31 and 0 < row_bytes <= SMALL_ROW):
+            return None
+        if not named is segment_ids.dtype is INT64:
+            indices, segment_ids = indices.astype(INT64, copy=False), segment_ids.astype(INT64, copy=False)
+        output, unique = np.empty((size, *shape[1:]), dtype), np.empty(size, INT64)
+        source, target = grad.ravel(), output.ravel()
+        if stored is not None:
+            source, target = source.view(stored), target.view(stored)
+        work = borrow_work(sums)
+        args = (
+            indices,
+            segment_ids,
+            rows,
+            segments,
+            self._kind,
+            False,
+            source,
+            width,
+            True,
+            lanes,
+            target,
+            unique,
+            *work,
+        )
+        if code[0] is None:
+            distinct, code[0] = first_call(kernels.sparse_segment_grad.sum_small, args)
+        else:
+            distinct = code[0](*args)
+        return_work(work)
+        if distinct < 0:
+            return None  # `compute` says what is wrong
+        unique = unique[:distinct]
+        return RowGradient(output[:distinct], unique if named is INT64 else unique.astype(named))
+
+    def _make_way(self, key: tuple[Any, ...]) -> _Way | None:
+        dtype, indices, segment_ids, tail = key
+        if dtype not in GRAD_TYPES or indices not in ID_TYPES or segment_ids not in ID_TYPES:
+            return None
+        if len(self._ways) > MOST_WAYS:
+            self._ways.clear()
+        stored, sums, parts = dtypes.summing(dtype)
+        width = parts * prod(tail)
+        way = _Way(width * dtype.itemsize, width, None if stored is dtype else stored, sums,
+                   kernels.lanes.lanes_for(sums, width), [None])  # fmt: skip
+        self._ways[key] = way
+        return way
 
 
 def _gradient(kind: int, compact: bool, grad: Array, indices: Array, segment_ids: Array, count: Any, *,
@@ -389,6 +476,7 @@ def _declare_compact(kind: str) -> None:
         cost="O(N · (width + log rows)), whatever the size of the table.",
         example=Example(inputs, {"output": outputs[kind], "sorted_unique_indices": [1, 7]}),
         compute=partial(_gradient, KINDS[kind], True),
+        quick=_Small(KINDS[kind]),
         options=("plan",),
         gradient={
             "grad": lambda op, d_output, sorted_unique_indices, indices, segment_ids, grad: op[

@@ -75,12 +75,12 @@ declare(Operator(
                         op.UnsortedSegmentSum(
                             op.Mul(d_output, output),
                             op.SparseReduceSegments(
-                                op.SparseReorder(sp_indices, d_output, sp_shape).output_indices, sp_shape, [-1]
+                                op.SparseReorder(sp_indices, output, sp_shape).output_indices, sp_shape, [-1]
                             ),
                             op.rows(d_output),
                         ),
                         op.SparseReduceSegments(
-                            op.SparseReorder(sp_indices, d_output, sp_shape).output_indices, sp_shape, [-1]
+                            op.SparseReorder(sp_indices, output, sp_shape).output_indices, sp_shape, [-1]
                         ),
                     ),
                 ),

@@ -83,7 +83,7 @@ def _is_ragged(what: str) -> InvalidArgumentError:
 def settle(array: Array) -> Array:
     """An array as kernels are compiled for: C-contiguous, aligned, in this machine's byte order, writable.
 
-    A read-only array that is not small is lent under a writable name instead of being copied; kernels never write to
+    A read-only array that is not small is viewed as a writable array instead of being copied; kernels never write to
     inputs.
     """
     flags = array.flags
@@ -160,14 +160,14 @@ class _Memory:
 
 @cache
 def _lent_types() -> dict[Any, str]:
-    """The types of tensors whose memory is lent without `numpy()`, and NumPy's names of them."""
+    """The types of tensors whose memory is shared without `numpy()`, and NumPy's names of them."""
     torch = sys.modules["torch"]
     names = ("float16", "float32", "float64")
     return {getattr(torch, name): np.dtype(name).str for name in names} | {torch.bfloat16: BFLOAT16_BITS}
 
 
 def _is_plain(tensor: Any) -> bool:
-    """Whether a tensor's memory holds its numbers row after row, and nobody waits for its gradient."""
+    """Whether a tensor's memory holds its numbers row after row, and it needs no gradient."""
     torch = sys.modules["torch"]
     return (
         tensor.is_cpu
@@ -301,7 +301,7 @@ def _adopt_dlpack(value: Any) -> Array:
         if is_arrow:
             raise _not_lent_by_arrow(value) from error
         raise InvalidArgumentError(
-            f"it cannot be lent by DLPack ({_first_line(error)}). Copy it to the CPU first.",
+            f"it cannot be shared by DLPack ({_first_line(error)}). Copy it to the CPU first.",
             code="not-on-cpu",
             value=type(value).__name__,
         ) from error

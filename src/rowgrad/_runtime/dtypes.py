@@ -34,6 +34,9 @@ _NAMES = {dtype: name for name, dtype in NUMPY.items()}
 
 def name_of(dtype: np.dtype[Any]) -> str:
     """The name of `dtype` as the catalogue spells it; types rowgrad does not know keep NumPy's name."""
+    known = _NAMES.get(dtype)
+    if known is not None:
+        return known
     if dtype.kind in "USOT":
         return "string"
     return _NAMES.get(dtype.newbyteorder("="), dtype.name)

@@ -25,6 +25,7 @@ from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError, OutOfMemoryError
 
 POOLED = 1 << 20  # the memory of results from this size on is taken back
+PAGE = 4096  # bytes of a page
 LINE = 64  # bytes of a cache line; large results begin with one, so that their rows lie in as few as can be
 NONTEMPORAL = (
     1 << 22
@@ -100,7 +101,7 @@ def place(out: Array | None, shape: tuple[int, ...], dtype: Any, *, argument: st
 def place_uncleared(
     out: Array | None, shape: tuple[int, ...], dtype: Any, *, argument: str, zero: bool
 ) -> tuple[Array, bool]:
-    """The same for whoever clears it; tells whether it is zero as it comes, which new memory is if `zero` is asked."""
+    """The same, not cleared; tells whether it is zero already, as new memory is if `zero` is asked."""
     if out is None:
         return _allocate(shape, np.dtype(dtype), argument, zero)
     if out.shape != shape or out.dtype != dtype:
@@ -144,7 +145,7 @@ class _Lease:
     """The owner of a block of memory while arrays live in it; goes last, and then gives the block back.
 
     `__del__` may run anywhere, in the middle of another call too. When the interpreter ends, modules may be empty
-    already, and there is nobody to keep the block for.
+    already, and the block need not be kept.
     """
 
     __slots__ = ("__array_interface__", "_block")
@@ -281,6 +282,17 @@ def scratch(size: int, dtype: Any) -> Array:
         kept = block, block.__array_interface__
     lent: Array = np.asarray(_Scratch(kept))
     return lent[:nbytes].view(dtype)
+
+
+def buffers(size: int, output: Array) -> Array:
+    """A little scratch in which parts of `output` are made before they are copied there; it is not kept.
+
+    It begins half a page from where `output` does: processors take a load and a store for the same place if they are
+    whole pages apart, and wait.
+    """
+    room = np.empty(size * output.itemsize + PAGE, np.uint8)
+    first = (output.ctypes.data + PAGE // 2 - room.ctypes.data) % PAGE
+    return room[first : first + size * output.itemsize].view(output.dtype)
 
 
 def _out_of_memory(shape: tuple[int, ...], dtype: np.dtype[Any], argument: str | None, why: str) -> OutOfMemoryError:

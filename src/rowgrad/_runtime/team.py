@@ -44,8 +44,13 @@ def team(work: int, most: int) -> tuple[int, int]:
     return (address, threads) if address else (0, 1)
 
 
+def is_left_alone() -> bool:
+    """Whether the next call of `team` gets none, because it was late."""
+    return _alone > 0
+
+
 def note(was_late: bool) -> None:
-    """Keep in mind whether the team has come together in time.
+    """Record whether the threads of the team started in time.
 
     If not, it is left alone for a while, longer each time that it happens again.
     """
@@ -54,6 +59,12 @@ def note(was_late: bool) -> None:
         _alone, _next_alone = _next_alone, min(2 * _next_alone, MOST_ALONE)
     elif _next_alone > LEAST_ALONE:
         _next_alone -= 1
+
+
+def ask_again() -> None:
+    """Let the next call of `team` ask for it, however late it was before."""
+    global _alone
+    _alone = 0
 
 
 @cache

@@ -4,6 +4,10 @@ Strings are what NumPy calls text (fixed-width, variable-width or objects), and 
 used as it is. `str` is encoded as UTF-8, as TensorFlow has it.
 """
 
+import ctypes
+import sys
+import sysconfig
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,9 +17,12 @@ from rowgrad._runtime.arrays import settle
 from rowgrad._runtime.dtypes import Array
 from rowgrad._runtime.memory import allocate
 from rowgrad._runtime.threads import Workers
-from rowgrad.errors import DTypeError, InvalidArgumentError
+from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfMemoryError
 
 WIDE = 1 << 27  # characters that strings of one width may take together
+
+
+MANY = 512  # objects for which a kernel is faster than Python
 
 
 class TextColumn(NamedTuple):
@@ -49,7 +56,82 @@ def column_of(value: Any, argument: str) -> TextColumn:
             return _of_points(value.astype(f"U{max(longest, 1)}"), argument)
     if kind == "U":
         return _of_points(np.ascontiguousarray(value), argument)
-    return _of_objects(value.ravel().tolist(), argument)
+    flat = np.ascontiguousarray(value).reshape(-1) if kind == "O" else value.ravel()
+    return (_gathered(flat) if kind == "O" else None) or _of_objects(flat.tolist(), argument)
+
+
+def are_text(objects: Array) -> bool:
+    """Whether all objects of an array are `str` or `bytes`."""
+    known = layout() if objects.size >= MANY and objects.flags.c_contiguous else None
+    if known is not None and kernels.objects.are_text(objects.ctypes.data, objects.size, known):
+        return True
+    return set(map(type, objects.ravel().tolist())) <= {str, bytes} or all(
+        isinstance(item, str | bytes) for item in objects.flat
+    )
+
+
+def _gathered(objects: Array) -> TextColumn | None:
+    """The column of a vector of objects, if all are `bytes` or ASCII; None if they are not, or cannot be read."""
+    known = layout()
+    if known is None or objects.size < MANY:
+        return None
+    offsets, nbytes = allocate(objects.size + 1, np.int64), 32 * objects.size
+    for _ in range(3):  # other threads may change the objects between two tries
+        data = allocate(nbytes + 8, np.uint8)
+        total = kernels.objects.gather(
+            objects.ctypes.data, objects.size, known, data.ctypes.data, data.nbytes, offsets
+        )  # fmt: skip
+        if total < 0:
+            return None
+        if total + 8 <= data.nbytes:
+            return TextColumn(data, offsets[:-1], offsets[1:])
+        nbytes = total + total // 8
+    return None
+
+
+@cache
+def layout() -> Array | None:
+    """Where this Python has the data of its strings (see `kernels.objects`); None if it is not known."""
+    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED") or sys.maxsize < 2**62:
+        return None
+    plain, accented = "".join(["ab", "cd"]), "".join(["ab", "c\xe9"])
+    state, header = 4, sys.getsizeof("") - 1
+    words = [ctypes.c_int64.from_address(id(text) + 8 * state).value for text in (plain, accented)]
+    # One bit tells the two apart: in the first byte, or from Python 3.14 on in the third. Others are not written.
+    changes = (words[0] ^ words[1]) & words[0]
+    is_ascii = changes & 0xFF or changes & 0xFF0000
+    known = np.array([id(bytes), id(str), bytes.__basicsize__ - 1, header, state, is_ascii], np.int64)
+    # It is tried on strings that are known before it is relied on.
+    found = ctypes.string_at(id(plain) + header, 4), ctypes.string_at(id(b"wxyz") + bytes.__basicsize__ - 1, 4)
+    heads = [[ctypes.c_int64.from_address(id(item) + 8 * word).value for word in (1, 2)] for item in (plain, b"wxyz")]
+    is_known = found == (b"abcd", b"wxyz") and heads == [[id(str), 4], [id(bytes), 4]]
+    return known if is_known and is_ascii.bit_count() == 1 and header % 8 == 0 else None
+
+
+def make_bytes(target: Array, data: Array, width: int, begins: Array, heads: list[bytes] | None = None) -> bool:
+    """Fill a column of objects with `bytes`: object i has the items begins[i] to begins[i + 1] of `width` bytes each.
+
+    `heads` has what stands before each number of items. Tells whether this Python can do that.
+    """
+    known = layout()
+    if known is None:
+        return False
+    head = np.frombuffer(bytearray(b"".join(heads or []) + b"\0"), np.uint8)
+    ends = np.concatenate([[0], np.cumsum([len(one) for one in heads])]) if heads else np.empty(0, np.int64)
+    made = kernels.objects.make_bytes(
+        _interface(), known, target.ctypes.data, target.strides[0] // 8, len(target), head, ends, data, width, begins
+    )
+    if made < len(target):
+        raise OutOfMemoryError(f"there is no memory for text {made} of {len(target)}.", code="out-of-memory")
+    return True
+
+
+@cache
+def _interface() -> Array:
+    """The addresses of the functions of Python that `kernels.objects.make_bytes` calls."""
+    functions = ("PyBytes_FromStringAndSize", "Py_DecRef", "PyErr_Clear")
+    return np.array([ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in functions],
+                    np.int64)  # fmt: skip
 
 
 def _of_bytes(array: Array) -> TextColumn:
@@ -102,14 +184,15 @@ def _of_objects(strings: list[Any], argument: str) -> TextColumn:
     except TypeError:
         if set(map(type, strings)) <= {bytes, np.bytes_}:
             return _joined(b"\0".join(strings), strings)
-    odd = next((text for text in strings if not isinstance(text, str | bytes)), None)
+    odd = next((i for i, text in enumerate(strings) if not isinstance(text, str | bytes)), None)
     if odd is not None:
+        kind = type(strings[odd]).__name__
         raise DTypeError(
-            f"{argument} has a {type(odd).__name__} in it; it must be text. Convert it first, such as with "
-            "`.astype(str)`.",
+            f"{argument} has a {kind} in it; it must be text. Convert it first, such as with `.astype(str)`.",
             code="wrong-dtype",
             argument=argument,
-            value=type(odd).__name__,
+            position=odd,
+            value=kind,
         )
     parts = [text if isinstance(text, bytes) else text.encode() for text in strings]
     return _joined(b"\0".join(parts), parts)

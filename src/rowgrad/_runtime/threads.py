@@ -1,8 +1,8 @@
 """The threads that share kernel calls: how many, and how they are woken.
 
-Kernels release the GIL and divide their work among whoever runs them (see `kernels.sharing`), so helpers are ordinary
-daemon threads that wait for jobs. They are started when first needed, and again in a forked child. Any number of
-threads may call rowgrad at the same time. In a process that uses PyTorch, its threads run kernels instead (see `team`).
+Kernels release the GIL and divide their work among the threads that run them (see `kernels.sharing`), so helpers are
+ordinary daemon threads that wait for jobs. They are started when first needed, and again in a forked child. Any number
+of threads may call rowgrad at once. In a process that uses PyTorch, its threads run kernels instead (see `team`).
 
 A helper joins a call only after the caller's own thread has entered the machine code of the kernel: from there on no
 signal handler runs in that thread, and the kernel returns when all work is done. So however an exception leaves `run`,
@@ -12,24 +12,24 @@ the kernel has either not begun, and never will, or has ended.
 import os
 import threading
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from typing import Any
 
 from rowgrad import _kernels as kernels
-from rowgrad._kernels import protect
+from rowgrad._kernels import kinds, protect
 from rowgrad._runtime import team
 from rowgrad.errors import InvalidArgumentError
 
-# Bytes of work that pay for waking one more thread, and chunks per thread, so that an uneven one does no harm.
-GRAIN = 1 << 18
-CHUNKS_PER_THREAD = 4
+GRAIN, CHUNKS_PER_THREAD = kinds.GRAIN, kinds.CHUNKS_PER_THREAD
 MOST_THREADS = 256
 # How many times a helper looks for more work before it sleeps: about as long as waking it would take.
 PATIENCE = 100_000
 
 _chosen: int | None = None
 _default: int | None = None  # what calls use else; asking the system at each of them would take longer than a small one
+_watchers: list[Callable[[int], None]] = []
 _jobs: deque[list[Any]] = deque()
 _helpers: "list[_Helper]" = []
 _lock = threading.RLock()  # a signal handler may call rowgrad while this thread holds it
@@ -49,6 +49,8 @@ def set_num_threads(n: int) -> None:
     """
     global _chosen
     _chosen = _checked(n, "n")
+    for tell in _watchers:
+        tell(_chosen)
 
 
 def get_num_threads() -> int:
@@ -69,6 +71,12 @@ def get_num_threads() -> int:
     else:
         _default = min(_cores(), MOST_THREADS)
     return _default
+
+
+def watch_limit(tell: Callable[[int], None]) -> None:
+    """Call `tell` with the number of threads, now and whenever it is set: for calls that do not come from Python."""
+    _watchers.append(tell)
+    tell(get_num_threads())
 
 
 def most_threads() -> int:
@@ -116,6 +124,15 @@ class Workers:
             self.chunks = self.threads * CHUNKS_PER_THREAD
         if self.helpers:
             _wake(self.helpers)  # they are up by the time there is work
+
+    @classmethod
+    def with_gil(cls, work: int) -> "Workers":
+        """Those for a kernel that holds the GIL: PyTorch's team does not need it, helpers could not enter."""
+        made = cls(0)
+        if work >= team.GRAIN:
+            made.team, made.threads = team.team(work, most_threads())
+            made.chunks = made.threads * CHUNKS_PER_THREAD if made.team else 1
+        return made
 
     def run(self, kernel: Any, *args: Any) -> Any:
         """Call `kernel` with new counters to share its work by, the number of chunks, and `args`."""
@@ -220,7 +237,7 @@ def _wakeups() -> Any:
 
 @cache
 def _nobody() -> Any:
-    """A wake-up counter that nobody watches."""
+    """A wake-up counter that no thread watches."""
     return kernels.sharing.new_wakeups()
 
 

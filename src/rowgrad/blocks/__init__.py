@@ -8,30 +8,43 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rowgrad.blocks import raw_ops
+    from rowgrad.blocks._examples import worked_example
     from rowgrad.blocks._kept import Snapshot
+    from rowgrad.blocks._notebook import ProgressBar
     from rowgrad.blocks._session import Session
     from rowgrad.blocks._training import OPTIMIZERS
+    from rowgrad.blocks.explaining import Explanation, explain, uses
     from rowgrad.blocks.groups import Group, GroupPins
     from rowgrad.blocks.inference import Signal
     from rowgrad.blocks.model import Block, Wire
     from rowgrad.blocks.page import Gradients, Page
-    from rowgrad.blocks.results import BlockResult, History, Progress, Results
+    from rowgrad.blocks.results import BlockResult, History, Printed, Progress, Results
+    from rowgrad.blocks.runs import Run
+    from rowgrad.blocks.windows import Window
 __all__ = [
     "OPTIMIZERS",
     "Block",
     "BlockResult",
+    "Explanation",
     "Gradients",
     "Group",
     "GroupPins",
     "History",
     "Page",
+    "Printed",
     "Progress",
+    "ProgressBar",
     "Results",
+    "Run",
     "Session",
     "Signal",
     "Snapshot",
+    "Window",
     "Wire",
+    "explain",
     "raw_ops",
+    "uses",
+    "worked_example",
 ]
 
 _MODULES = {
@@ -39,10 +52,15 @@ _MODULES = {
     "model": ("Block", "Wire"),
     "groups": ("Group", "GroupPins"),
     "page": ("Gradients", "Page"),
-    "results": ("BlockResult", "History", "Progress", "Results"),
+    "results": ("BlockResult", "History", "Printed", "Progress", "Results"),
+    "runs": ("Run",),
+    "_examples": ("worked_example",),
     "_kept": ("Snapshot",),
+    "_notebook": ("ProgressBar",),
     "_session": ("Session",),
     "_training": ("OPTIMIZERS",),
+    "explaining": ("Explanation", "explain", "uses"),
+    "windows": ("Window",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rowgrad._runtime import dtypes, texts
 from rowgrad._runtime.files import folder
 from rowgrad.blocks import batches
-from rowgrad.blocks.batches import ROWS, SEGMENTS, SPLITS, Batches, Ragged
+from rowgrad.blocks.batches import ROWS, SEGMENTS, SPLITS, TEST, TRAIN, Batches, Ragged
 from rowgrad.blocks.inference import Inferred, Signal, infer_block
 from rowgrad.blocks.model import Block
 from rowgrad.errors import PageError, RowgradError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LONGEST = 100  # characters of the name of a column
 MOST_KEPT = 8  # files whose columns are kept
-SETTINGS = ("batch_size", "shuffle", "seed", "epochs", "remainder", "holdout")
+SETTINGS = ("batch_size", "shuffle", "seed", "epochs", "remainder", "holdout", "splits", "split_by")
 _kept: "OrderedDict[tuple[Any, ...], dict[str, Any]]" = OrderedDict()
 _lock = Lock()
 
@@ -83,8 +83,31 @@ def _check(block: Block, given: Any) -> None:
         raise refuse("remainder", f"remainder is {given['remainder']!r}; it must be keep or drop.")
     if not 0 <= given["holdout"] < 1:
         raise refuse("holdout", f"holdout is {given['holdout']}; it must be at least 0 and less than 1.")
+    shares = shares_of(given["splits"])
+    if shares is None or {TRAIN, TEST} & set(shares) or len(shares) < len(given["splits"] or ()):
+        raise refuse("splits", f"splits are {list(given['splits'])}; write name=share for each, with different names "
+                     f"other than {TRAIN} and {TEST}, and shares from 0 to 1.")  # fmt: skip
+    if given["holdout"] + sum(shares.values()) >= 1:
+        raise refuse("splits", "the shares of holdout and splits must add up to less than 1.")
+    if given["split_by"] is not None and (given["split_by"] not in given["columns"] or given["holdout"] or shares):
+        raise refuse("split_by", f"split_by is {given['split_by']!r}; it must be one of the columns, and takes the "
+                     "place of holdout and splits.")  # fmt: skip
     if not 0 <= given["seed"] < 2**63:
         raise refuse("seed", f"seed is {given['seed']}; it must be 0 to {2**63 - 1}.")
+
+
+def shares_of(splits: Any) -> dict[str, float] | None:
+    """The shares of splits by name; None where they are not written as ``name=share``."""
+    found: dict[str, float] = {}
+    for text in splits or ():
+        name, equals, share = str(text).partition("=")
+        try:
+            found[name.strip()] = float(share)
+        except ValueError:
+            return None
+        if not equals or not name.strip() or not 0 <= found[name.strip()] <= 1:
+            return None
+    return found
 
 
 def _columns_in_file(page: "Core", block: Block, given: Any) -> dict[str, Any]:
@@ -112,4 +135,5 @@ def source(page: "Core", block: Block, inputs: list[Any]) -> Batches:
         columns = _columns_in_file(page, block, given)
     else:
         columns = batches.of_arrays(inputs[0], given["columns"], given["ragged"] or ())
-    return Batches(columns, **{name: given[name] for name in SETTINGS})
+    settings = {name: given[name] for name in SETTINGS}
+    return Batches(columns, **{**settings, "splits": shares_of(given["splits"])})

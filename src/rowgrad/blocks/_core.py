@@ -95,12 +95,13 @@ class Core(Looking):
         else:
             self._columns.occupy(block)
         self._check_updates(block)
-        waiting = any(group.problem is not None for group in self._groups.values())
+        waiting = any(found.problem is not None or (found.recipe is not None and found.recipe.kind == grouping.INSTANCE)
+                      for found in self._groups.values())  # fmt: skip
         with self.changing() if waiting else nullcontext():
             self._blocks[id] = block
             self._inferred[id] = inferred
             if waiting:
-                self._recheck(())  # it may be what a derived group needs
+                self._recheck(())  # it may be what a derived group needs, or part of a definition
         return block
 
     @alone
@@ -128,6 +129,9 @@ class Core(Looking):
     def connect(self, source: "str | Wire | Block", target: str) -> None:
         """Draw a wire from an output, ``block:pin``, to an input, ``block:pin``; where it takes many, one more."""
         wire = self.wire(source)
+        if (instance := self._instance_input(target)) is not None:
+            self.change(instance[0], **{instance[1]: wire})
+            return
         for inner in self._group_targets(target):
             with self.changing():
                 self.connect(wire, inner)
@@ -141,6 +145,9 @@ class Core(Looking):
     @alone
     def disconnect(self, target: str) -> None:
         """Take away what is at an input, ``block:pin``: a wire or a literal."""
+        if (instance := self._instance_input(target)) is not None:
+            self.change(instance[0], **{instance[1]: None})
+            return
         inside = self._group_targets(target)
         with self.changing():
             for inner in inside:
@@ -158,10 +165,18 @@ class Core(Looking):
     def remove(self, id: str) -> None:
         """Take a block off the page, with its wires; or a group, with its blocks."""
         if self._is_group(id):
-            gone = set(self.members(id))
-        else:
-            self._refuse_derived(self[id].group, id)
-            gone = {id}
+            from rowgrad.blocks._grouping import keep_instances
+
+            with self.changing():
+                keep_instances(self, id)
+                self._remove(id, set(self.members(id)))
+            return
+        self._refuse_derived(self[id].group, id)
+        with self.changing():
+            self._remove(id, {id})
+
+    def _remove(self, id: str, gone: set[str]) -> None:
+        """Take blocks away, and the group `id`, if it is one."""
         with self.changing():
             self._groups = {name: group for name, group in self._groups.items() if not is_in(name, id)}
             users = {user.id for user in self if user.id not in gone and not self._is_derived(user.group)
@@ -211,7 +226,10 @@ class Core(Looking):
                 self._rename({id: new})
 
     def _rename(self, new: Mapping[str, str]) -> None:
-        """Give blocks other ids, on all wires and in all recipes."""
+        """Give blocks other ids, on all wires and in all recipes; copies of them are called alike."""
+        from rowgrad.blocks._instances import follow_names
+
+        new = follow_names(self, new)
 
         def moved(wire: Wire) -> Wire:
             return Wire(new[wire.block], wire.pin) if wire.block in new else wire
@@ -322,9 +340,16 @@ class Core(Looking):
         if self._is_derived(group):
             recipe = self._groups[group].recipe
             assert recipe is not None
-            raise PageError(f"the group {group} is derived from {recipe.y.block} and cannot be edited; "
+            how = "an instance of" if recipe.kind == grouping.INSTANCE else "derived from"
+            raise PageError(f"the group {group} is {how} {recipe.y.block} and cannot be edited; "
                             f"page.detach({group!r}) turns it into ordinary blocks first.", code="derived",
                             block=id or group)  # fmt: skip
+
+    def _instance_input(self, target: Any) -> tuple[str, str] | None:
+        """The group and the pin, if ``group:pin`` is an input of an instance."""
+        name, pin = as_wire(target) if isinstance(target, str) else ("", None)
+        recipe = self._groups[name].recipe if name in self._groups else None
+        return (name, pin) if recipe is not None and recipe.kind == grouping.INSTANCE and pin is not None else None
 
     def _group_targets(self, target: Any) -> list[str]:
         """The pins inside a group that its input ``group:pin`` stands for; none if it is no group."""
@@ -379,6 +404,9 @@ class Core(Looking):
         self._recheck([block.id])
 
     def _refuse_cycle(self, block: Block) -> None:
+        from rowgrad.blocks._instances import needs
+
+        recipes = {group.name: group.recipe for group in self._groups.values() if group.recipe is not None}
         for pin, wire in block.wires():
             seen: set[str] = set()
             stack = [wire.block]
@@ -387,15 +415,20 @@ class Core(Looking):
                 if id == block.id:
                     raise PageError(f"a wire from {wire} would close a cycle.", block=block.id, pin=pin, code="cycle",
                                     op=block.op)  # fmt: skip
-                if id not in seen and id in self:
-                    seen.add(id)
+                if id in seen:
+                    continue
+                seen.add(id)
+                if id in self:
                     stack.extend(other.block for _, other in self[id].wires())
-                    recipe = self._groups[self[id].group].recipe if self[id].group in self._groups else None
-                    if recipe is not None:  # all of a derived group depends on what it is derived from
-                        stack.extend(other.block for other in recipe.wires())
+                # All of a derived group depends on what it is derived from, also a block that is not there just now.
+                owner = self[id].group if id in self else _owner_by_name(id, recipes)
+                if owner in recipes:
+                    stack.extend(needs(self, recipes[owner]))
 
     def _evaluation(self) -> list[str]:
         """Ordinary blocks and derived groups, each after those that it depends on."""
+        from rowgrad.blocks._instances import needs
+
         recipes = {group.name: group.recipe for group in self._groups.values() if group.recipe is not None}
         if not recipes:
             return self.order()
@@ -406,8 +439,8 @@ class Core(Looking):
             if node not in recipes:
                 return [owner[wire.block] for _, wire in blocks[node].wires() if wire.block in owner]
             # A block of another derived group that is not there now may be there when that is derived anew.
-            return [found for wire in recipes[node].wires()
-                    if (found := owner.get(wire.block) or _owner_by_name(wire.block, recipes))]  # fmt: skip
+            return [found for id in needs(self, recipes[node])
+                    if (found := owner.get(id) or _owner_by_name(id, recipes)) and found != node]  # fmt: skip
 
         return fed_first(dict.fromkeys([*owner.values(), *recipes]), feeding)
 

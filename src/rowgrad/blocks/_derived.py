@@ -16,10 +16,11 @@ from rowgrad._runtime import dtypes
 from rowgrad.blocks import _layout as layout
 from rowgrad.blocks._core import Core
 from rowgrad.blocks._gradients import LONGEST, Backward
+from rowgrad.blocks._instances import copies, instance_recipe, needs
 from rowgrad.blocks._looking import MOST_BLOCKS, fed_first
 from rowgrad.blocks._sources import renamed
 from rowgrad.blocks._training import add_updates, check_recipe
-from rowgrad.blocks.groups import GRADIENTS, TRAINING, Group, Recipe, local
+from rowgrad.blocks.groups import GRADIENTS, INSTANCE, TRAINING, Group, Recipe, local
 from rowgrad.blocks.inference import Inferred, infer_block
 from rowgrad.blocks.literals import Literal
 from rowgrad.blocks.model import Block, Source, Wire
@@ -69,6 +70,13 @@ def change_recipe(page: Core, group: Group, given: Mapping[str, Any]) -> None:
     recipe = group.recipe
     if recipe is None:
         raise PageError("it is no derived group; it has nothing to be set.", block=group.name, code="not-derived")
+    if recipe.kind == INSTANCE:
+        inputs = {**recipe.settings, **given}
+        new = instance_recipe(page, recipe.y.block, {name: wire for name, wire in inputs.items() if wire is not None})
+        refuse_loop(page, group.name, new)
+        page._groups[group.name] = replace(group, recipe=new)
+        page._recheck(())
+        return
     y_name, xs_name = ("y", "xs") if recipe.kind == GRADIENTS else ("loss", "variables")
     y = page.wire(given[y_name]) if y_name in given else recipe.y
     xs = tuple(dict.fromkeys(map(page.wire, given[xs_name]))) if xs_name in given else recipe.xs
@@ -90,7 +98,7 @@ def change_recipe(page: Core, group: Group, given: Mapping[str, Any]) -> None:
 def refuse_loop(page: Core, name: str, recipe: Recipe) -> None:
     """A group must not be derived from what it derives."""
     seen: set[str] = set()
-    stack = [wire.block for wire in recipe.wires()]
+    stack = needs(page, recipe)
     while stack:
         id = stack.pop()
         if id.startswith(f"{name}/"):
@@ -101,7 +109,7 @@ def refuse_loop(page: Core, name: str, recipe: Recipe) -> None:
         stack += [wire.block for _, wire in page[id].wires()]
         other = page.groups.get(page[id].group)
         if other is not None and other.recipe is not None:
-            stack += [wire.block for wire in other.recipe.wires()]
+            stack += needs(page, other.recipe)
 
 
 # Deriving anew
@@ -154,7 +162,7 @@ def refresh(page: Core, group: Group) -> set[str]:
 def _forward(page: Core, group: Group) -> list[str]:
     """All that a group is derived from, in order."""
     assert group.recipe is not None
-    starts = dict.fromkeys(wire.block for wire in group.recipe.wires() if wire.block in page)
+    starts = dict.fromkeys(id for id in needs(page, group.recipe) if id in page and page[id].group != group.name)
     # From the wires alone: the order in which blocks were added must not matter.
     return fed_first(starts, lambda id: [wire.block for _, wire in page[id].wires()])
 
@@ -164,7 +172,9 @@ def _made_of(page: Core, group: Group, forward: Iterable[str]) -> tuple[Any, ...
     parts: list[Any] = [group.recipe]
     for id in forward:
         block, inferred = page[id], page._inferred.get(id)
-        if inferred is not None and block.operator.role in DATA and _has_shape(inferred):
+        if group.recipe is not None and group.recipe.kind == INSTANCE:
+            parts += [id, block.inputs, block.attributes, inferred, (block.group,)]
+        elif inferred is not None and block.operator.role in DATA and _has_shape(inferred):
             parts.append((id, block.op, *(known_of(signal) for signal in inferred.outputs.values())))
         else:
             parts += [id, block.inputs, block.attributes, inferred]
@@ -191,6 +201,8 @@ def derive(page: Core, group: Group, forward: list[str] | None = None) -> _Deriv
             if wire.block not in page:
                 raise PageError(f"there is no block {wire.block} any more.", block=wire.block, code="unknown-block")
             page.wire(wire)
+        if recipe.kind == INSTANCE:
+            return _Derived(*copies(page, scratch, group))
         for id in ids:
             for pin in page[id].missing():
                 raise PageError("it is unconnected, and what follows from it is to be differentiated.", block=id,

@@ -11,12 +11,12 @@ from rowgrad.blocks._filechecks import check_fields, check_types, checked_place,
 from rowgrad.blocks._grouping import check_name
 from rowgrad.blocks._looking import Looking
 from rowgrad.blocks._training import check_recipe
-from rowgrad.blocks.groups import GRADIENTS, TRAINING, Group, Recipe, local
+from rowgrad.blocks.groups import GRADIENTS, INSTANCE, TRAINING, Group, Recipe, local
 from rowgrad.blocks.model import Wire, as_wire
 from rowgrad.errors import PageError
 
 # How derived groups are written: what they are derived from, and to.
-RECIPES = {GRADIENTS: ("y", "xs"), TRAINING: ("loss", "variables")}
+RECIPES = {GRADIENTS: ("y", "xs"), TRAINING: ("loss", "variables"), INSTANCE: ("of", "inputs")}
 MOST_GROUPS = 2000
 GROUP_FIELDS = ("name", "collapsed", "at", *RECIPES, "places")
 
@@ -26,8 +26,12 @@ def group_record(page: Looking, group: Group) -> dict[str, Any]:
     found: dict[str, Any] = {"name": group.name}
     recipe = group.recipe
     if recipe is not None:
-        y, xs = RECIPES[recipe.kind]
-        made: dict[str, Any] = {y: str(recipe.y), xs: list(map(str, recipe.xs))}
+        made: dict[str, Any]
+        if recipe.kind == INSTANCE:
+            made = {"of": recipe.y.block, "inputs": {pin: str(wire) for pin, wire in recipe.settings.items()}}
+        else:
+            y, xs = RECIPES[recipe.kind]
+            made = {y: str(recipe.y), xs: list(map(str, recipe.xs))}
         if recipe.kind == TRAINING:
             settings = {name: str(v) if isinstance(v, Wire) else v for name, v in recipe.settings.items()}
             made |= {"optimizer": recipe.optimizer, "settings": settings}
@@ -73,12 +77,23 @@ def add_groups(page: Core, records: Mapping[str, Mapping[str, Any]]) -> None:
         page._groups[name] = Group(name, at, record.get("collapsed", False), None, places)
 
 
+def _wire(page: Core, text: str) -> Wire:
+    block, pin = as_wire(text)
+    return page.wire(text) if block in page else Wire(block, pin or "output")
+
+
 def read_recipe(page: Core, record: Mapping[str, Any]) -> Recipe:
     """What a group of the file is derived from."""
     kind, *others = [kind for kind in RECIPES if kind in record]
     place, made, (y, xs) = f"{record['place']}.{kind}", record[kind], RECIPES[kind]
     if others:
         raise wrong(place, "a group is derived in one way")
+    if kind == INSTANCE:
+        check_fields(place, made, ("of", "inputs"), {"of": str, "inputs": dict})
+        if not all(isinstance(wire, str) for wire in made["inputs"].values()):
+            raise wrong(f"{place}.inputs", "they must be wires, as block:pin")
+        return Recipe(INSTANCE, Wire(made["of"], ""), (), "", {pin: _wire(page, text)
+                                                               for pin, text in made["inputs"].items()})  # fmt: skip
     more = {"optimizer": str, "settings": dict} if kind == TRAINING else {}
     check_fields(place, made, (y, xs, *more), {y: str, xs: list})
     check_types(place, made, more)
@@ -86,8 +101,7 @@ def read_recipe(page: Core, record: Mapping[str, Any]) -> Recipe:
         raise wrong(f"{place}.{xs}", "it must be a list of wires, as block:pin")
 
     def wire(text: str) -> Wire:
-        block, pin = as_wire(text)
-        return page.wire(text) if block in page else Wire(block, pin or "output")
+        return _wire(page, text)
 
     settings = {name: wire(value) if isinstance(value, str) else value
                 for name, value in made.get("settings", {}).items()}  # fmt: skip

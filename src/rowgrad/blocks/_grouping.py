@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from rowgrad.blocks._core import Core
+from rowgrad.blocks._instances import instances
 from rowgrad.blocks._sources import renamed
 from rowgrad.blocks.groups import Group, GroupInput, is_in, local, pins
 from rowgrad.blocks.model import Wire, output_pin
@@ -77,14 +78,25 @@ def group(page: Core, items: Iterable[str], name: str | None) -> Group:
             corner = (min(page[id].at[0] for id in ids), min(page[id].at[1] for id in ids))
             page._groups[new] = replace(page._groups[new], at=corner)
         page._forget_empty_groups()
+        page._recheck(())
     return page.groups[new]
 
 
+def keep_instances(page: Core, of: str) -> None:
+    """Turn the instances of a group that goes away into ordinary blocks; those in it go with it."""
+    for name in instances(page, of):
+        if not is_in(name, of):
+            detach(page, name)
+
+
 def ungroup(page: Core, name: str) -> None:
-    """Take a group away, but not its blocks."""
+    """Take a group away, but not its blocks; its instances become ordinary blocks."""
     found = page._group(name)
     page._refuse_derived(name)
     with page.changing():
+        for instance in instances(page, name):
+            if page.groups[instance].recipe.y.block == name:  # type: ignore[union-attr]
+                detach(page, instance)
         for block in page:
             if block.group == name:
                 page._blocks[block.id] = replace(block, group=found.parent)
@@ -92,6 +104,7 @@ def ungroup(page: Core, name: str) -> None:
             if other in page.groups and page.groups[other].parent == name:
                 _relocate(page, other, free_name(page, found.parent, other.rpartition("/")[2]))
         page._groups.pop(name, None)
+        page._recheck(())
 
 
 def put(page: Core, ids: Iterable[str], name: str) -> None:
@@ -103,6 +116,7 @@ def put(page: Core, ids: Iterable[str], name: str) -> None:
             page._refuse_derived(page[id].group, id)
             page._blocks[id] = replace(page[id], group=name)
         page._forget_empty_groups()
+        page._recheck(())
 
 
 def rename_group(page: Core, name: str, new: str) -> None:
@@ -135,6 +149,11 @@ def _relocate(page: Core, name: str, new: str) -> None:
     page._groups = {paths.get(other, other): replace(found, name=paths.get(other, other))
                     for other, found in page.groups.items()}  # fmt: skip
     page._groups = dict(sorted(page._groups.items(), key=lambda item: item[0].count("/")))
+    for instance in instances(page, name):
+        recipe = page.groups[instance].recipe
+        assert recipe is not None
+        moved = replace(recipe, y=Wire(paths.get(recipe.y.block, recipe.y.block), ""))
+        page._groups[instance] = replace(page.groups[instance], recipe=moved)
     if derived:
         page._rename(ids)
 

@@ -34,7 +34,7 @@ class Snapshot(NamedTuple):
 
 
 @dataclass
-class Run:
+class Step:
     """One step: what has become of each block, as it was then."""
 
     states: dict[str, BlockResult] = field(default_factory=dict)

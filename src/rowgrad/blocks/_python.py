@@ -12,7 +12,7 @@ import numpy as np
 
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import Array
-from rowgrad.blocks._batching import SETTINGS
+from rowgrad.blocks._batching import SETTINGS, shares_of
 from rowgrad.blocks._functions import NUMBER, Functions
 from rowgrad.blocks._spelling import (
     UNPACK,
@@ -29,8 +29,9 @@ from rowgrad.blocks._spelling import (
     spelled,
     values_of,
 )
+from rowgrad.blocks.groups import INSTANCE
 from rowgrad.blocks.literals import Literal
-from rowgrad.blocks.model import Block, Wire
+from rowgrad.blocks.model import Block, Wire, upstream
 from rowgrad.errors import RowgradError
 
 if TYPE_CHECKING:
@@ -63,7 +64,9 @@ class _Script:
         self.variables = [block for block in page if block.operator.role == "variable"]
         self.batches = [block for block in page if block.operator.role == "batches"]
         constants = {self.of[block.id] for block in page if block.operator.role == "const"}
-        self.functions = Functions(self.of, self.names, self._lines, constants)
+        instances = {group.name: group.recipe.y.block for group in page.groups.values()
+                     if group.recipe is not None and group.recipe.kind == INSTANCE}  # fmt: skip
+        self.functions = Functions(self.of, self.names, self._lines, constants, instances, self._output)
         self.initial = self._needed(wire.block for block in self.variables for _, wire in block.wires())
 
     # The parts of the script
@@ -179,6 +182,16 @@ class _Script:
                 expression = call("folder.read", "HERE", *words)
             case "batches":
                 expression = self._batch(block)
+            case "print":
+                told = [self._source(block, "data", position) for position in range(len(block.sources("data")))]
+                message = spelled(self.page.inferred(block.id).attributes["message"])
+                expression = self._source(block, "input", 0)
+                return [*lines_of(call("print", message, *told), 4),
+                        *lines_of(labelled(f"{self.of[block.id]} = ", expression), 4)]  # fmt: skip
+            case "assert":
+                told = [self._source(block, "data", position) for position in range(len(block.sources("data")))]
+                condition = self._source(block, "condition", 0)
+                return lines_of(labelled("assert ", call("bool", condition)._replace(closing=f"), {listed(told)}")), 4)
             case "save":
                 return lines_of(call("folder.write", "HERE", self._word(block, "filename"), self._saved(block)), 4)
             case _:
@@ -206,7 +219,8 @@ class _Script:
         """The batch of a step. What is read from a file is read once, at the top."""
         given = self.page.inferred(block.id).attributes
         words = [spelled(given["columns"]), *([spelled(given["ragged"])] if given["ragged"] else [])]
-        settings = [f"{name}={spelled(given[name])}" for name in SETTINGS if name in block.attributes]
+        settings = [labelled(f"{name}=", _split_shares(given[name]) if name == "splits" else spelled(given[name]))
+                    for name in SETTINGS if name in block.attributes]  # fmt: skip
         if given["path"] is None:
             arrays = [self._source(block, "data", position) for position in range(len(block.sources("data")))]
             made = call("batches.Batches", call("batches.of_arrays", listed(arrays), *words), *settings)
@@ -263,14 +277,11 @@ class _Script:
 
     def _needed(self, ids: Iterable[str]) -> set[str]:
         """`ids` and all that feeds them."""
-        needed: set[str] = set()
-        stack = list(ids)
-        while stack:
-            id = stack.pop()
-            if id not in needed:
-                needed.add(id)
-                stack.extend(wire.block for _, wire in self.page[id].wires())
-        return needed
+        return set(upstream(self.page.__getitem__, ids))
+
+
+def _split_shares(splits: Any) -> Expression:
+    return mapped((spelled(name), spelled(share)) for name, share in (shares_of(splits) or {}).items())
 
 
 def _updates(block: Block) -> Iterator[tuple[Wire, str]]:

@@ -16,7 +16,7 @@ from rowgrad._runtime import dtypes
 from rowgrad.blocks._core import Core
 from rowgrad.blocks._gradients import Builder
 from rowgrad.blocks.groups import Recipe
-from rowgrad.blocks.model import Block, Wire
+from rowgrad.blocks.model import Block, Wire, upstream
 from rowgrad.blocks.operators import BLOCKS
 from rowgrad.errors import PageError, RowgradError
 
@@ -116,12 +116,7 @@ def _setting(page: Core, optimizer: Optimizer, name: str, value: Any) -> Any:
 
 def trainable(page: Core, loss: Wire) -> list[Wire]:
     """The variables of floating-point numbers that `loss` depends on, in the order of the page."""
-    needed, stack = set[str](), [loss.block]
-    while stack:
-        id = stack.pop()
-        if id not in needed:
-            needed.add(id)
-            stack += [wire.block for _, wire in page[id].wires()]
+    needed = upstream(page.__getitem__, [loss.block])
     return [Wire(block.id, "ref") for block in page
             if block.id in needed and block.operator.role == "variable"
             and page.signal(f"{block.id}:ref").dtype in (None, *dtypes.FLOATS)]  # fmt: skip

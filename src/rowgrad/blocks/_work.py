@@ -1,16 +1,21 @@
 """The work of blocks that only pages have: constants, files and maps. Variables and feeds are the session's own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import time_ns
 from typing import Any
+
+import numpy as np
 
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import Array
 from rowgrad._runtime.files import folder
+from rowgrad.blocks.literals import literal
 from rowgrad.blocks.model import Block
 from rowgrad.blocks.page import Page
+from rowgrad.blocks.values import brief
 from rowgrad.errors import PageError
 
+LONGEST_TOLD = 200  # characters of an array in the error of an Assert block
 UNSETTLED = 100_000_000  # nanoseconds
 
 
@@ -33,6 +38,29 @@ def check_array(
             why = f" ({size} is {known} by {by})" if isinstance(size, str) else ""
             raise PageError(f"it has shape {list(array.shape)}, and must have {wanted}{why}.", block=id, pin=pin,
                             code="length-mismatch", value=array.shape)  # fmt: skip
+
+
+def fed_arrays(page: Page, held: Mapping[str, Array], feeds: Mapping[str, Any] | None) -> dict[str, Array]:
+    """What is fed anew, as arrays that fit the placeholders, and the sizes of what is `held` already."""
+    sizes: dict[str, tuple[int, str]] = {}
+    new: dict[str, Array] = {}
+    for name, value in (feeds or {}).items():
+        id = name.removesuffix(":output") if isinstance(name, str) else name
+        if id not in page or page[id].operator.role != "placeholder":
+            listed = ", ".join(block.id for block in page if block.operator.role == "placeholder") or "none"
+            raise PageError(f"there is no placeholder {id!r} to feed; there are: {listed}.", code="unknown-feed",
+                            value=id)  # fmt: skip
+        try:
+            new[id] = literal(value, page.signal(f"{id}:output").dtype).value
+        except PageError as error:
+            error.message = f"what is fed does not fit: {error.message}"
+            raise PageError.of(error, id, "Placeholder", "output") from error
+    for id, array in {**held, **new}.items():
+        if id in page:
+            signal = page.signal(f"{id}:output")
+            if id in new or signal.dtype == dtypes.name_of(array.dtype):
+                check_array(id, "output", array, signal.dtype, signal.shape, sizes)
+    return new
 
 
 def file_state(page: Page, block: Block, inputs: list[Any]) -> Any:
@@ -81,6 +109,14 @@ def _map(page: Page, block: Block, inputs: list[Any]) -> tuple[Array, ...]:
     return results if block.operator.result else (results,)
 
 
+def _assert(page: Page, block: Block, inputs: list[Any]) -> tuple[()]:
+    condition, data = inputs
+    if not bool(np.all(condition)):
+        told = " ".join(brief(np.asarray(array), LONGEST_TOLD) for array in data)
+        raise PageError(f"the condition is false: {told}", block=block.id, pin="condition", code="assertion-failed")
+    return ()
+
+
 # By role: the page, the block and its inputs to the results.
 WORK: dict[str, Callable[[Page, Block, list[Any]], tuple[Array, ...]]] = {
     "const": _const,
@@ -88,4 +124,5 @@ WORK: dict[str, Callable[[Page, Block, list[Any]], tuple[Array, ...]]] = {
     "save": _save,
     "restore": _restore,
     "map": _map,
+    "assert": _assert,
 }

@@ -48,6 +48,10 @@ class Batches:
         Whether the last batch of an epoch may be smaller, or is left out.
     holdout : float
         The share of the examples that is kept for `split="test"`.
+    splits : dict, optional
+        Further splits: for each name, the share of the examples that is kept for it.
+    split_by : str, optional
+        A column that names the split of each example, instead of shares; those of ``"train"`` are trained with.
     """
 
     def __init__(
@@ -60,6 +64,8 @@ class Batches:
         epochs: int | None = None,
         remainder: str = "keep",
         holdout: float = 0.0,
+        splits: Mapping[str, float] | None = None,
+        split_by: str | None = None,
     ) -> None:
         self.columns = dict(columns)
         self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
@@ -70,27 +76,35 @@ class Batches:
             if other != size:
                 raise PageError(f"column {name} has {other} examples, and {first} has {size}; all must have as many.",
                                 code="length-mismatch", value=other)  # fmt: skip
-        held_out = round(size * holdout)
-        order = permutation(size, seed, HELD_OUT) if held_out else np.arange(size)
-        self.examples = {TRAIN: np.sort(order[held_out:]), TEST: np.sort(order[:held_out])}
+        if split_by is None:
+            self.examples = _shared(size, seed, {TEST: holdout, **(splits or {})})
+        else:
+            self.examples = _named(self.columns, split_by)
         self._order: tuple[int, Array] | None = None
 
     def count(self, split: str = TRAIN) -> int:
         """How many batches an epoch has."""
-        size = len(self.examples[split])
+        size = len(self._of(split))
         return size // self.batch_size if self.remainder == "drop" else -(-size // self.batch_size)
 
+    def _of(self, split: str) -> Array:
+        """The examples of a split."""
+        if split not in self.examples:
+            raise PageError(f"there is no split {split!r}; there are: {', '.join(self.examples)}.", code="no-examples",
+                            value=split)  # fmt: skip
+        return self.examples[split]
+
     def rows(self, number: int, split: str = TRAIN) -> Array:
-        """The examples of batch `number`; those of the test split are in their order, and one epoch."""
+        """The examples of batch `number`; those of splits other than "train" are in their order, and one epoch."""
         count = self.count(split)
         if not count:
-            size = len(self.examples[split])
+            size = len(self._of(split))
             raise PageError(f"there are {size} examples in the split {split}, too few for a batch of "
                             f"{self.batch_size}.", code="no-examples", value=split)  # fmt: skip
         epoch, within = divmod(number, count)
-        if (self.epochs is not None and epoch >= self.epochs) or (split == TEST and epoch):
+        if (self.epochs is not None and epoch >= self.epochs) or (split != TRAIN and epoch):
             raise EndOfData(f"there are no more batches after {self.epochs} epochs.", code="end-of-data", value=number)
-        chosen = self.examples[split]
+        chosen = self._of(split)
         if self.shuffle and split == TRAIN:
             if self._order is None or self._order[0] != epoch:
                 self._order = (epoch, chosen[permutation(len(chosen), self.seed, epoch)])
@@ -111,6 +125,33 @@ class Batches:
             else:
                 found[name] = column[rows]
         return {**found, ROWS: rows.astype(np.int64)}
+
+
+def _shared(size: int, seed: int, shares: Mapping[str, float]) -> dict[str, Array]:
+    """Examples by split: each gets its share of an order that the seed decides, and training the rest."""
+    counts = {name: round(size * share) for name, share in shares.items()}
+    if sum(counts.values()) > size:
+        raise PageError(f"the splits {', '.join(counts)} have {sum(counts.values())} examples, and there are {size}; "
+                        "their shares must add up to less than 1.", code="wrong-attribute")  # fmt: skip
+    order = permutation(size, seed, HELD_OUT) if any(counts.values()) else np.arange(size)
+    ends = np.cumsum(list(counts.values()))
+    parts = dict(zip(counts, np.split(order, ends), strict=False))
+    return {TRAIN: np.sort(order[ends[-1] :]), **{name: np.sort(part) for name, part in parts.items()}}
+
+
+def _named(columns: Mapping[str, Array | Ragged], split_by: str) -> dict[str, Array]:
+    """Examples by the split that a column names."""
+    column = columns.get(split_by)
+    if column is None or isinstance(column, Ragged) or column.ndim != 1:
+        raise PageError(f"split_by is {split_by!r}; it must be a column with one name for each example.",
+                        code="wrong-attribute", value=split_by)  # fmt: skip
+    names = np.array([item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item)
+                      for item in column.tolist()], object)  # fmt: skip
+    if TRAIN not in names:
+        listed = ", ".join(sorted(set(names))[:10])
+        raise PageError(f"no example has the split {TRAIN!r} in column {split_by}; there are: {listed}.",
+                        code="no-examples", value=split_by)  # fmt: skip
+    return {name: np.flatnonzero(names == name) for name in dict.fromkeys([TRAIN, *sorted(set(names))])}
 
 
 class EndOfData(PageError):

@@ -18,7 +18,7 @@ from rowgrad.errors import PageError
 if TYPE_CHECKING:
     from rowgrad.blocks._looking import Looking
 
-GRADIENTS, TRAINING = "gradients", "training"
+GRADIENTS, TRAINING, INSTANCE = "gradients", "training", "instance"
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class Recipe:
     """What a derived group is made of.
 
     `kind` is ``"gradients"``, of `y` to `xs`, or ``"training"``: `y` is the loss, `xs` are the variables, and
-    `settings` are the numbers (or wires) of the `optimizer`.
+    `settings` are the numbers (or wires) of the `optimizer`; or ``"instance"``: the block of `y` is the name of the
+    group that it is an instance of, and `settings` are the wires at its own inputs.
     """
 
     kind: str
@@ -37,13 +38,14 @@ class Recipe:
 
     def wires(self) -> Iterator[Wire]:
         """The outputs that it refers to."""
-        yield from (self.y, *self.xs)
+        yield from (*(() if self.kind == INSTANCE else (self.y,)), *self.xs)
         yield from (value for value in self.settings.values() if isinstance(value, Wire))
 
     def rewired(self, change: Callable[[Wire], Wire]) -> "Recipe":
         """The same with other wires."""
         settings = {name: change(value) if isinstance(value, Wire) else value for name, value in self.settings.items()}
-        return replace(self, y=change(self.y), xs=tuple(map(change, self.xs)), settings=settings)
+        y = self.y if self.kind == INSTANCE else change(self.y)
+        return replace(self, y=y, xs=tuple(map(change, self.xs)), settings=settings)
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,8 @@ def pins(page: "Looking", name: str) -> GroupPins:
     """The pins of the group `name`."""
     inside = dict.fromkeys(page.members(name))
     group = page.groups[name]
-    is_derived = group.recipe is not None
+    is_instance = group.recipe is not None and group.recipe.kind == INSTANCE
+    is_derived = group.recipe is not None and not is_instance
     entries: dict[Any, list[tuple[str, str]]] = {}
     for id in inside:
         block = page[id]
@@ -126,7 +129,7 @@ def pins(page: "Looking", name: str) -> GroupPins:
     outside = {wire for block in page if block.id not in inside for _, wire in block.wires()}
     exits = [wire for id in inside for pin in page[id].operator.outputs
              if (wire := Wire(id, pin.name)) in outside
-             or (wire in group.outputs.values() if is_derived else wire not in used)]  # fmt: skip
+             or (wire in group.outputs.values() if group.recipe is not None else wire not in used)]  # fmt: skip
     names = _Names()
     inputs = []
     for source, targets in entries.items():

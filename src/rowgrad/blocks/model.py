@@ -1,6 +1,6 @@
 """The parts of a page: blocks, and the wires and literals at their pins. All are immutable; a page exchanges them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,3 +95,15 @@ def as_wire(text: str) -> tuple[str, str | None]:
     """``block:pin`` or ``block`` in its parts."""
     block, colon, pin = text.rpartition(":")
     return (block, pin) if colon else (pin, None)
+
+
+def upstream(find: Callable[[str], Block], ids: Iterable[str]) -> dict[str, Block]:
+    """The blocks `ids` and all that feeds them, by id."""
+    found: dict[str, Block] = {}
+    stack = list(ids)
+    while stack:
+        id = stack.pop()
+        if id not in found:
+            found[id] = find(id)
+            stack.extend(wire.block for _, wire in found[id].wires())
+    return found

@@ -55,6 +55,12 @@ class Page(Core):
      [1.         0.33333334 1.6666667 ]]
     """
 
+    def _repr_svg_(self) -> str | None:
+        """The picture of the page, in notebooks; of a very large page, none."""
+        from rowgrad.blocks._notebook import MOST_BLOCKS
+
+        return self.to_svg() if len(self.view()) <= MOST_BLOCKS else None
+
     # Groups
 
     @alone
@@ -137,6 +143,35 @@ class Page(Core):
         wished = "".join(c if c.isalnum() and c.isascii() else "_" for c in other.name).strip("_") or "group"
         chosen = _grouping.free_name(self, "", wished) if name is None else _grouping.check_name(self, name)
         return _grouping.insert(self, other, chosen, at, inputs)
+
+    @alone
+    def add_instance(
+        self, /, of: str, name: str | None = None, *, at: tuple[float, float] | None = None, **inputs: Any
+    ) -> Group:
+        """Add a group that is the same as the group `of`, and follows every change of it.
+
+        Parameters
+        ----------
+        of : str
+            The definition: an ordinary group of the page.
+        name : str, optional
+            What the instance is called; by default the last part of `of`, numbered.
+        **inputs
+            Wires at the pins of the group, by their names (see `pins`). What is not given is wired as in the
+            definition. Later, ``page.change(name, pin=wire)`` or `connect` change it.
+
+        Returns
+        -------
+        Group
+            It is derived: `detach` makes ordinary blocks of it.
+        """
+        from rowgrad.blocks._instances import instance_recipe
+
+        recipe = instance_recipe(self, of, inputs)
+        group = self._add_derived(recipe, name or of.rpartition("/")[2], is_given=name is not None)
+        if at is not None:
+            self.move(group.name, *at)
+        return self._groups[group.name]
 
     # Gradients and training: groups that follow the forward half
 

@@ -23,6 +23,7 @@ from rowgrad.blocks._filechecks import check_fields, check_known, check_types, c
 from rowgrad.blocks._groupfile import RECIPES, add_groups, group_record, read_groups, read_recipe
 from rowgrad.blocks._looking import MOST_BLOCKS, Looking
 from rowgrad.blocks._sources import constant
+from rowgrad.blocks.groups import INSTANCE, is_in
 from rowgrad.blocks.literals import Literal, odd_type, plain
 from rowgrad.blocks.model import Block, Wire, as_wire
 from rowgrad.blocks.operators import BLOCKS
@@ -297,7 +298,8 @@ def _fed_first(by_id: Mapping[str, Mapping[str, Any]]) -> list[str]:
         """The block, or the derived group that it is in; unknown ones are refused when the wire is drawn."""
         return block if block in by_id else next((name for name in derived if block.startswith(f"{name}/")), None)
 
-    feeds = {id: [node for block in _feeding(record) if (node := known(block))] for id, record in by_id.items()}
+    feeds = {id: [node for block in [*_feeding(record), *_defining(record, by_id)] if (node := known(block))]
+             for id, record in by_id.items()}  # fmt: skip
     order: dict[str, None] = {}
     for start in by_id:
         path: dict[str, None] = {}
@@ -322,9 +324,25 @@ def _fed_first(by_id: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return list(order)
 
 
+def _defining(record: Mapping[str, Any], by_id: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The blocks, and derived groups, of the group that a record is an instance of."""
+    made = record.get(INSTANCE) if "op" not in record else None
+    if not isinstance(made, dict) or not isinstance(made.get("of"), str):
+        return []
+    return [
+        id
+        for id, other in by_id.items()
+        if other is not record and is_in(str(other.get("group") or (id if "op" not in other else "")), made["of"])
+    ]
+
+
 def _feeding(record: Mapping[str, Any]) -> list[str]:
     if "op" not in record:
         made = next(record[kind] for kind in RECIPES if kind in record)
+        if INSTANCE in record:
+            inputs = made.get("inputs")
+            return [as_wire(wire)[0] for wire in inputs.values() if isinstance(wire, str)] if (
+                isinstance(inputs, dict)) else []  # fmt: skip
         named = (
             [*made.values(), *(made.get("settings") or {}).values()]
             if isinstance(made.get("settings", {}), dict)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from rowgrad._runtime.dtypes import Array
 from rowgrad.blocks.model import as_wire
@@ -43,6 +43,11 @@ class BlockResult:
         if self.error is not None:
             raise self.error
         raise PageError(f"it has no results: {self.reason}.", block=self.block, pin=pin, code=self.status)
+
+    def _repr_html_(self) -> str:
+        from rowgrad.blocks._notebook import result_html
+
+        return result_html(self)
 
     @property
     def reason(self) -> str:
@@ -94,6 +99,11 @@ class Results(Mapping[str, BlockResult]):
             raise error
         return self
 
+    def _repr_html_(self) -> str:
+        from rowgrad.blocks._notebook import results_html
+
+        return results_html(self)
+
     def __repr__(self) -> str:
         counts = {status: sum(r.status == status for r in self._blocks.values()) for status in
                   (DONE, FAILED, SKIPPED, WAITING)}  # fmt: skip
@@ -111,6 +121,14 @@ class Progress:
     block: str | None
 
 
+class Printed(NamedTuple):
+    """A line of a Print block: the step, counted from 1, the block, and the text."""
+
+    step: int
+    block: str
+    text: str
+
+
 @dataclass(frozen=True, eq=False)
 class History:
     """A loop: how many steps were taken, the values of what was to be recorded, and the results of the last step."""
@@ -119,9 +137,15 @@ class History:
     values: Mapping[str, list[Array]]
     results: Results
     cancelled: bool = False
+    paused: bool = False
 
     def __getitem__(self, key: str) -> list[Array]:
         return self.values[key]
+
+    def _repr_html_(self) -> str:
+        from rowgrad.blocks._notebook import run_html
+
+        return run_html(self)
 
 
 def on_block(error: Exception, block: str, op: str) -> PageError:

@@ -10,6 +10,9 @@ from rowgrad.jax._bags import embedding_bag
 from rowgrad.jax._differentiable import portable
 from rowgrad.jax._functions import FUNCTIONS as _FUNCTIONS
 from rowgrad.jax._rows import TakenRows, take_rows, value_and_row_grad
+from rowgrad.jax._targets import register as _register
+
+_register()
 
 globals().update({name: _FUNCTIONS[name] for name in _top_level()})
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.export
 import numpy as np
 
 from rowgrad._ops import OPERATORS, Operator, Pin, checks
@@ -20,6 +21,7 @@ from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfRangeError, Ro
 
 Shape = tuple[int, ...]
 SIZES = ("[rank]", "[axes]")  # inputs that hold sizes or dimensions
+STAND_IN = 1 << 30  # what stands for a size that is a symbol, while shapes are inferred
 
 
 class Call(NamedTuple):
@@ -89,6 +91,10 @@ def _bind(operator: Operator, values: Sequence[Any], settings: Mapping[str, Any]
           is_portable: bool) -> tuple[Call, list[jax.Array]]:  # fmt: skip
     # JAX's arrays are fitted by an empty array of their type and rank: a traced one has no values yet.
     is_count = [fitter.is_count for fitter in operator.fitters]
+    symbols = {pin.name: value for pin, value in zip(operator.inputs, values, strict=True)
+               if jax.export.is_symbolic_dim(value)}  # fmt: skip
+    values = [STAND_IN + i if pin.name in symbols else value
+              for i, (pin, value) in enumerate(zip(operator.inputs, values, strict=True))]  # fmt: skip
     of_jax = [arrays.kind_of(value) is arrays.JAX for value in values]
     stand_ins = [
         _number(operator, pin.name, value) if count else _empty(value) if mine else value
@@ -112,10 +118,27 @@ def _bind(operator: Operator, values: Sequence[Any], settings: Mapping[str, Any]
         given.append(array)
     _check_rows(operator, shapes)
     results = _results(operator, infer(operator, shapes, known, settings), bound, settings)
+    if symbols:
+        counts, results = _with_symbols(operator, symbols, counts, results)
     most = _checked_most(operator, most, counts, results_of(operator, results))
     call = Call(operator.name, tuple(counts), tuple((a.shape, dtypes.name_of(a.dtype)) for a in given),
                 tuple(sorted(settings.items())), tuple(results), most, is_portable)  # fmt: skip
     return call, given
+
+
+def _with_symbols(operator: Operator, symbols: Mapping[str, Any], counts: list[Any], results: list[Any]) -> (
+        tuple[list[Any], list[Any]]):  # fmt: skip
+    """Counts and results with the sizes that are symbols while a program is exported, in place of their stand-ins."""
+    if is_compact(operator):
+        name = next(iter(symbols))
+        raise InvalidArgumentError(
+            f"{name} is {symbols[name]}, a symbol; compact gradients are padded with the number of rows. Pass one.",
+            code="no-value",
+            argument=name,
+        )
+    places = {STAND_IN + i: symbols[pin.name] for i, pin in enumerate(operator.inputs) if pin.name in symbols}
+    counts = [places.get(count, count) for count in counts]
+    return counts, [(tuple(places.get(size, size) for size in shape), name) for shape, name in results]
 
 
 def results_of(operator: Operator, results: Sequence[Any]) -> dict[str, Any]:
@@ -146,7 +169,7 @@ def _results(operator: Operator, shapes: Mapping[str, Any], bound: Mapping[str, 
         if shapes[pin.name] is None:
             raise no_size(operator)
         # A negative last id is found wrong later; until then there are no rows.
-        shape = tuple(None if size is None else max(size, 0) for size in shapes[pin.name])
+        shape = tuple(max(size, 0) if isinstance(size, int) else size for size in shapes[pin.name])
         results.append((shape, dtypes.name_of(_canonical(dtype))))
     return results
 

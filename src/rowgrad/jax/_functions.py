@@ -4,12 +4,11 @@
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 from rowgrad._ops import Operator
 from rowgrad._ops.callables import FrontEnd, function_attributes, make_functions
-from rowgrad._ops.docstrings import Option, example_lines
+from rowgrad._ops.docstrings import Option, example_lines, in_numbers
 from rowgrad.jax._call import is_compact
 from rowgrad.jax._differentiable import apply
 
@@ -28,22 +27,7 @@ def _bound(operator: Operator) -> Callable[..., Any]:
 
 def _example(operator: Operator, call: str) -> Iterator[str]:
     yield ">>> import numpy as np"
-    yield from example_lines(_in_numbers(operator), call, as_array="np.asarray({})")
-
-
-def _in_numbers(operator: Operator) -> Operator:
-    """`operator` with numbers for the texts of its example: JAX has no arrays of text."""
-    example = operator.example
-    texts: dict[str, float] = {}
-
-    def number(value: Any) -> Any:
-        if isinstance(value, list):
-            return [number(item) for item in value]
-        return texts.setdefault(value, 1.0 + len(texts)) if isinstance(value, str) else value
-
-    inputs = {name: number(value) for name, value in example.inputs.items()}
-    outputs = {name: number(value) for name, value in example.outputs.items()}
-    return replace(operator, example=replace(example, inputs=inputs, outputs=outputs)) if texts else operator
+    yield from example_lines(in_numbers(operator), call, as_array="np.asarray({})")
 
 
 FUNCTIONS = make_functions(

@@ -70,10 +70,11 @@ def joined(words: Any, dtype: Any) -> Any:
 
 def _fill_buffers(call: Call, context: Any, outs: Sequence[Any], *buffers: Any) -> None:
     with keeping_subnormals():
-        _fill(call, outs, buffers)
+        fill(call, outs, buffers)
 
 
-def _fill(call: Call, outs: Sequence[Any], buffers: Sequence[Any]) -> None:
+def fill(call: Call, outs: Sequence[Any], buffers: Sequence[Any]) -> None:
+    """Run the operator on arrays or buffers, and write its results to `outs`."""
     values = [np.asarray(buffer) for buffer in buffers]
     targets = [np.asarray(out) for out in outs]
     operator = call.operator

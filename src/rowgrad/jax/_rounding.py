@@ -29,6 +29,11 @@ def _library() -> tuple[Any, Any] | None:
     return library, default
 
 
+def is_known() -> bool:
+    """Whether the environment can be changed and restored on this system."""
+    return _library() is not None
+
+
 @contextmanager
 def keeping_subnormals() -> Iterator[None]:
     """Within it, this thread rounds as C says by default; afterwards as it did before."""

@@ -91,14 +91,15 @@ def value_and_row_grad(loss: Callable[..., Any], *, max_unique: int | None = Non
 
     Parameters
     ----------
-    loss : function (rows, positions, *others) → number
+    loss : function of rows, positions and others, to a number
         Written as if `rows` were the table and `positions` the ids.
     max_unique : int, optional
         As for `take_rows`.
 
     Returns
     -------
-    function (table, ids, *others) → (value, RowGradient)
+    function of table, ids and others
+        It gives the value and a `RowGradient`.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Optimizers that touch only the rows of a table that a gradient has.
 
 `step` takes a compact gradient, `step_pooled` what the gradient is made of: then each row is summed and changed in
-one pass, and the gradient is never in memory. An optimizer holds settings only; what it remembers of a table is a dict
-of arrays that `init` makes and the caller keeps.
+one pass, and the gradient is never in memory. An optimizer holds settings only; its state for a table is a dict of
+arrays that `init` makes and the caller keeps.
 """
 
 from typing import Any

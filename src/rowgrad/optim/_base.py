@@ -103,6 +103,17 @@ class _Step(NamedTuple):
                     torch.autograd.graph.increment_version(tensor)
 
 
+_SETTINGS: dict[Any, tuple[str, ...]] = {}
+
+
+def _settings(optimizer: type[Any]) -> tuple[str, ...]:
+    """The names of an optimizer's settings; needed each time that one is assigned, so they are kept."""
+    names = _SETTINGS.get(optimizer)
+    if names is None:
+        names = _SETTINGS[optimizer] = tuple(field.name for field in fields(optimizer))
+    return names
+
+
 @dataclass
 class Optimizer:
     """The root of the optimizers: settings, each checked when it is assigned.
@@ -112,9 +123,9 @@ class Optimizer:
     lr : float
         The learning rate; it may be assigned between steps.
     weight_decay : float
-        How much rows that have a gradient fade in a step.
+        The weight decay of rows that have a gradient.
     decay_untouched : bool
-        Whether rows without a gradient change as well, by weight decay and by what is remembered of them.
+        Whether rows without a gradient change as well, by weight decay and by their state.
     clip_value : float, optional
         The largest magnitude of an element of a gradient.
     clip_norm : float, optional
@@ -129,14 +140,14 @@ class Optimizer:
     clip_norm: float | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in self.settings():
+        if name not in _settings(type(self)):
             raise AttributeError(f"{type(self).__name__} has no setting {name!r}")
         super().__setattr__(name, CHECKS[name](name, value))
 
     @classmethod
     def settings(cls) -> list[str]:
         """The names of the settings."""
-        return [field.name for field in fields(cls)]
+        return list(_settings(cls))
 
     def as_dict(self) -> dict[str, Any]:
         """The name and all settings, ready for JSON; `rowgrad.optim.from_dict` takes it back.
@@ -153,7 +164,7 @@ class Optimizer:
         }
 
     def layout(self) -> Layout:
-        """What is remembered of a table, by name; the kernels take its arrays in this order."""
+        """The state that is kept for a table, by name; the kernels take its arrays in this order."""
         raise NotImplementedError
 
     def starts(self) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The optimizers: their settings, what each remembers of a table, and the numbers that its formula needs."""
+"""The optimizers: their settings, their state, and the numbers that their formulas need."""
 
 from dataclasses import KW_ONLY, dataclass
 
@@ -24,7 +24,7 @@ class SGD(Optimizer):
     nesterov : bool
         Whether to look ahead by the momentum.
     weight_decay : float
-        How much rows that have a gradient fade in a step; 0 is not at all.
+        The weight decay of rows that have a gradient; 0 turns it off.
     weight_decay_mode : {"l2", "decoupled"}
         Whether weight_decay · row is added to the gradient, or lr · weight_decay · row is taken from the row itself.
     decay_untouched : bool
@@ -171,8 +171,8 @@ class Adam(Optimizer):
     eps : float
         Added to the root.
     decay_untouched : bool
-        Whether rows without a gradient change as well, by averages that fade: the dense formula. That is a pass over
-        the whole table in each step.
+        Whether rows without a gradient change as well, by their decaying averages: the dense formula. That is a pass
+        over the whole table in each step.
     weight_decay, weight_decay_mode, clip_value, clip_norm
         As for `SGD`.
 

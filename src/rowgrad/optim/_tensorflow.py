@@ -139,7 +139,7 @@ class RMSprop(Optimizer):
     rho : float
         The share of the averages that is kept.
     momentum : float
-        The share of the last step that is added; with 0 nothing is remembered of it.
+        The share of the last step that is added; with 0 it is not kept.
     eps : float
         Added under the root.
     centered : bool
@@ -220,8 +220,8 @@ class Adadelta(Optimizer):
 class AdagradDA(Optimizer):
     """Adagrad with dual averaging: a row is a function of the sums of its gradients and of their squares.
 
-    With the number of the step t, row = −sign(sum) · max(|sum| / t − l1, 0) / (l2 + √squares / (t · lr)), the bits of
-    SparseApplyAdagradDA. The first step of a row forgets its initial value. Other settings are as those of `FTRL`.
+    With the number of the step t, ``row = −sign(sum) · max(|sum| / t − l1, 0) / (l2 + √squares / (t · lr))``, the bits
+    of SparseApplyAdagradDA. The first step of a row forgets its initial value. Other settings are as those of `FTRL`.
 
     Parameters
     ----------
@@ -265,8 +265,8 @@ class AdagradDA(Optimizer):
 class ProximalAdagrad(Optimizer):
     """Adagrad with a proximal step: row −= rate · gradient with rate = lr / √sum, then l1 and l2 shrink the row.
 
-    row = sign(row) · max(|row| − rate · l1, 0) / (1 + rate · l2). Results are those of SparseApplyProximalAdagrad, to
-    the bit for rows of up to 3 elements; TensorFlow takes longer rows' reciprocal roots from the processor's
+    ``row = sign(row) · max(|row| − rate · l1, 0) / (1 + rate · l2)``. Results are those of SparseApplyProximalAdagrad,
+    to the bit for rows of up to 3 elements; TensorFlow takes longer rows' reciprocal roots from the processor's
     approximation. Other settings are as those of `FTRL`.
 
     Parameters
@@ -306,7 +306,7 @@ class ProximalAdagrad(Optimizer):
 class ProximalSGD(Optimizer):
     """Gradient descent with a proximal step: row −= lr · gradient, then l1 and l2 shrink the row.
 
-    row = sign(row) · max(|row| − lr · l1, 0) / (1 + lr · l2), the bits of SparseApplyProximalGradientDescent. Other
+    ``row = sign(row) · max(|row| − lr · l1, 0) / (1 + lr · l2)``, the bits of SparseApplyProximalGradientDescent. Other
     settings are as those of `FTRL`.
 
     Parameters

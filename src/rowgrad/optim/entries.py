@@ -17,7 +17,7 @@ MOST = 1 << 14  # entries that one thread sorts in less time than it takes to sh
 class Fitted:
     """A table and its state, checked once: where they are, and what kernels need to know of them.
 
-    Whoever keeps it must look whether the memory is still the same, and must hold that memory.
+    A caller that keeps it must keep the memory alive and check that it is still the same.
     """
 
     __slots__ = ("_addresses", "_lanes", "_one", "_row_bytes", "_rows", "_stored", "width")

@@ -1,6 +1,6 @@
 """What differs between the kinds of arrays: where their functions are, and how entries are taken and put.
 
-A framework is loaded by whoever holds its arrays; nothing here loads one for others.
+A caller that has arrays of a framework has loaded it; nothing here loads one.
 """
 
 import sys

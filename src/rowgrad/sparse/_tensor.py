@@ -6,7 +6,7 @@ import numpy as np
 
 from rowgrad._ops import checks
 from rowgrad._ops.sparse_groups import outside, sizes_of
-from rowgrad._runtime import arrays, dtypes
+from rowgrad._runtime import arrays, dtypes, notebooks
 from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import DTypeError, InvalidArgumentError
 from rowgrad.sparse._kinds import as_kind, functions, ids, kind_of, module, plain
@@ -168,6 +168,10 @@ class SparseTensor:
         return (
             f"SparseTensor(dense_shape={list(self.dense_shape)}, entries={len(self)}, dtype={_type_name(self.values)})"
         )
+
+    def _repr_html_(self) -> str:
+        title, *lines = str(self).splitlines()
+        return notebooks.table(title, ["index", "value"], [line.split(" | ", 1) for line in lines[1:]])
 
     def __str__(self) -> str:
         count = len(self)

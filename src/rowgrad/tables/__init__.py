@@ -1,8 +1,10 @@
 """Tables on disk: rows and optimizer state in memory-mapped files, larger than memory, changed by whole steps."""
 
+from rowgrad.tables._keys import KeyTable
+from rowgrad.tables._set import TableSet
 from rowgrad.tables._table import Table
 
-__all__ = ["Table"]
+__all__ = ["KeyTable", "Table", "TableSet"]
 
 
 def __dir__() -> list[str]:

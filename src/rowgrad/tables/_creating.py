@@ -14,10 +14,14 @@ import numpy as np
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import DTypeError, FileError, InvalidArgumentError
+from rowgrad.optim import Optimizer
+from rowgrad.tables import _commits as commits
 from rowgrad.tables import _header as headers
+from rowgrad.tables import _home as home
 from rowgrad.tables import _journal as journal
 from rowgrad.tables import _lock as lock
-from rowgrad.tables._header import Header, Part
+from rowgrad.tables import _log as log
+from rowgrad.tables._header import Header, KeySettings, Part
 
 BLOCK = 1 << 22  # bytes that are made at a time
 WORTH_A_BAR = 1 << 28  # bytes to write from which on a terminal sees how far it is
@@ -26,7 +30,8 @@ Progress = Callable[[int, int], None]
 Fill = Callable[[int, Array], Any]
 
 
-def describe(rows: Any, width: Any, dtype: Any, optimizer: Any) -> Header:
+def describe(rows: Any, width: Any, dtype: Any, optimizer: Any, keys: KeySettings | None = None,
+             in_set: bool = False) -> Header:  # fmt: skip
     """The header of a new table, or the error that tells which argument is wrong."""
     for name, number, least in (("rows", rows, 0), ("width", width, 1)):
         if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < least:
@@ -36,13 +41,20 @@ def describe(rows: Any, width: Any, dtype: Any, optimizer: Any) -> Header:
                 argument=name,
                 value=number,
             )
+    if optimizer is not None and not isinstance(optimizer, Optimizer):
+        raise InvalidArgumentError(
+            f"optimizer is {optimizer!r}; it must be one of rowgrad.optim, such as optim.Adagrad(lr=0.1), or None.",
+            code="bad-optimizer",
+            argument="optimizer",
+            value=optimizer,
+        )
     settings = None if optimizer is None else optimizer.as_dict()
     kind = _float_type(dtype)
     state = {
         name: (dtypes.name_of(row.dtype), (int(rows), *row.shape[1:]) if row.ndim else ())
         for name, row in state_rows(optimizer, int(width), dtypes.NUMPY[kind]).items()
     }
-    header = Header(os.urandom(16).hex(), int(rows), int(width), kind, settings, state, 0)
+    header = Header(os.urandom(16).hex(), int(rows), int(width), kind, settings, state, 0, keys, in_set)
     if any(prod(part.shape) * part.dtype.itemsize > headers.LIMIT for part in header.parts().values()):
         raise InvalidArgumentError(
             f"rows · width is {int(rows) * int(width)}, more than a file can hold. Use fewer rows.",
@@ -94,33 +106,46 @@ def _float_type(dtype: Any) -> str:
 def create(path: Path, header: Header, state: dict[str, Array], initializer: Any, overwrite: bool,
            progress: Progress | None, state_initializers: Mapping[str, Fill] | None = None) -> None:  # fmt: skip
     """Make the table beside `path`, and give it that name when it is whole and on the disk."""
-    fill = _filler(initializer, header)
+    fill = filler(initializer, header)
     fills = _state_fillers(state, state_initializers or {})
-    new = path.parent / f".{path.name}-{os.urandom(4).hex()}.part"
+    new = unfinished(path)
     replaced = None
     try:
-        if path.exists() or path.is_symlink():
-            replaced = _may_replace(path, overwrite)
-        new.mkdir(parents=True)
-        with _reporting(progress, header, fill is not None) as report:
-            for name, part in header.parts().items():
-                blocks = fill if name == "rows" else fills[name.removeprefix("state.")]
-                _write_part(new / part.file, part, blocks, report if name == "rows" else None)
-        headers.write(new, header.as_json())
-        _put_in_place(new, path)
+        with whole_or_nothing(path, lambda: remove(new)):
+            if path.exists() or path.is_symlink():
+                replaced = _may_replace(path, overwrite)
+            new.mkdir(parents=True)
+            with _reporting(progress, header, fill is not None) as report:
+                for name, part in header.parts().items():
+                    blocks = fill if name == "rows" else fills.get(name.removeprefix("state."))
+                    _write_part(new / part.file, part, blocks, report if name == "rows" else None)
+            headers.write(new, header.as_json())
+            _put_in_place(new, path)
+    finally:
+        if replaced is not None:
+            replaced.release()
+
+
+def unfinished(path: Path) -> Path:
+    """The name of a folder beside `path` until it is whole."""
+    return path.parent / f".{path.name}-{os.urandom(4).hex()}.part"
+
+
+@contextmanager
+def whole_or_nothing(path: Path, remove: Callable[[], None]) -> Iterator[None]:
+    """`remove` takes away what was made of `path` if this is left by an exception; the system's become `FileError`."""
+    try:
+        yield
     except OSError as error:
-        remove(new)
+        remove()
         raise FileError(
             f"{path} cannot be made ({error.strerror}). Nothing is left of it; make room or choose another folder.",
             code="disk-full" if is_full(error) else "cannot-write",
             argument="path",
         ) from error
     except BaseException:
-        remove(new)
+        remove()
         raise
-    finally:
-        if replaced is not None:
-            replaced.release()
 
 
 def _may_replace(path: Path, overwrite: bool) -> lock.Lock | None:
@@ -135,7 +160,7 @@ def _may_replace(path: Path, overwrite: bool) -> lock.Lock | None:
         raise FileError(
             f"{path} is not a table, and is not overwritten. Choose another path.", code="not-a-table", argument="path"
         )
-    return lock.Lock(path) if (path / headers.ROWS).exists() else None
+    return lock.Lock(home.Home(path, "", {"": path}, is_set=False)) if (path / headers.ROWS).exists() else None
 
 
 def _put_in_place(new: Path, path: Path) -> None:
@@ -153,8 +178,10 @@ def remove(folder: Path) -> None:
     """Remove the files of a table, and the folder if it holds nothing else."""
     if not folder.is_dir():
         return
-    names = [headers.NAME, journal.NAME, lock.NAME, headers.ROWS]
-    for path in [*(folder / name for name in names), *folder.glob("state.*.bin"), *folder.glob(".header.json-*.part")]:
+    names = [headers.NAME, journal.NAME, lock.NAME, headers.ROWS, commits.NAME]
+    patterns = ("state.*.bin", "keys.*.bin", ".header.json-*.part", f"{commits.READER}*")
+    found = [path for pattern in patterns for path in folder.glob(pattern)]
+    for path in [*(folder / name for name in names), *found, *log.paths(folder)]:
         path.unlink(missing_ok=True)
     if not any(folder.iterdir()):
         folder.rmdir()
@@ -177,7 +204,7 @@ def _write_part(path: Path, part: Part, blocks: Fill | None, report: Progress | 
         os.fsync(file.fileno())
 
 
-def _filler(initializer: Any, header: Header) -> "Callable[[int, Array], None] | None":
+def filler(initializer: Any, header: Header) -> "Callable[[int, Array], None] | None":
     """What fills a block of rows from a row on; None if all stay 0."""
     dtype = dtypes.NUMPY[header.dtype]
     if callable(initializer):

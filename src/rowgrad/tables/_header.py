@@ -22,10 +22,41 @@ from rowgrad.tables._mapping import file_size
 
 NAME = "header.json"
 ROWS = "rows.bin"
-VERSION = 1
+VERSION = 2
 LARGEST = 1 << 20  # bytes of a header that is believed
+MAX_KEY_BYTES, MAX_ADMIT = 1 << 12, 255
 LIMIT = 2**63 - (1 << 20)  # bytes of a file
 _STATE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
+
+
+class KeySettings(NamedTuple):
+    """How keys of a table are kept: what they are, rows that no key gets, and how often a new key has to be seen."""
+
+    kind: str  # "int64" or "string"
+    max_bytes: int  # of a string as UTF-8
+    reserved: int
+    admit_after: int
+
+    @classmethod
+    def checked(cls, fields: Any) -> "KeySettings":
+        """The settings in a header, or `ValueError`."""
+        found = cls(_known(fields["kind"], ("int64", "string")), *(_count(fields[name]) for name in cls._fields[1:]))
+        if found.max_bytes > MAX_KEY_BYTES or not 1 <= found.admit_after <= MAX_ADMIT:
+            raise ValueError("keys")
+        return found
+
+    def arrays(self, rows: int) -> "dict[str, tuple[np.dtype[Any], tuple[int, ...]]]":
+        """The arrays that hold the keys of so many rows; all of them begin as zeros."""
+        whole, byte = np.dtype(np.int64), np.dtype(np.uint8)
+        found: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {
+            "key": (whole, (rows,)) if self.kind == "int64" else (byte, (rows, -(-(self.max_bytes + 2) // 8) * 8)),
+            "seen": (whole, (rows,)),  # the clock of the last use + 1; 0 for rows without a key
+            "count": (whole, (rows,)),
+            "numbers": (whole, (8,)),
+        }
+        if self.admit_after > 1:
+            found["sketch"] = (byte, (4 * (1 << max(10, (2 * rows - 1).bit_length())),))
+        return found
 
 
 class Part(NamedTuple):
@@ -40,10 +71,23 @@ class Part(NamedTuple):
         """The bytes of its file."""
         return file_size(self.shape, self.dtype)
 
+    @property
+    def rows(self) -> int:
+        """How many rows it has; an array without dimensions is one."""
+        return self.shape[0] if self.shape else 1
+
+    @property
+    def row_bytes(self) -> int:
+        """The bytes of a row."""
+        return prod(self.shape[1:]) * self.dtype.itemsize
+
 
 @dataclass(frozen=True)
 class Header:
-    """What a table is: an id of its own, its shape, the optimizer's settings and arrays, and the steps it has made."""
+    """What a table is: an id of its own, its shape, the optimizer's settings and arrays, and the steps it has made.
+
+    A table with keys has their settings, too; one that belongs to a set tells that, since its log is there.
+    """
 
     id: str
     rows: int
@@ -52,19 +96,27 @@ class Header:
     optimizer: Mapping[str, Any] | None
     state: Mapping[str, tuple[str, tuple[int, ...]]]  # name → type and shape
     steps: int
+    keys: KeySettings | None = None
+    in_set: bool = False
+    version: int = VERSION
 
     def parts(self) -> dict[str, Part]:
-        """All arrays by name; the rows are called "rows", those of the state "state.name"."""
+        """All arrays by name: "rows", "state.name" for those of the state, "keys.name" for those of the keys."""
         rows = Part(ROWS, dtypes.NUMPY[self.dtype], (self.rows, self.width))
         state = {
             f"state.{name}": Part(f"state.{name}.bin", dtypes.NUMPY[kind], shape)
             for name, (kind, shape) in self.state.items()
         }
-        return {"rows": rows, **state}
+        keys = {} if self.keys is None else self.keys.arrays(self.rows)
+        return {
+            "rows": rows,
+            **state,
+            **{f"keys.{name}": Part(f"keys.{name}.bin", *kind) for name, kind in keys.items()},
+        }
 
     def at(self, steps: int, optimizer: Mapping[str, Any] | None) -> "Header":
         """The same table, some steps later."""
-        return replace(self, steps=steps, optimizer=optimizer)
+        return replace(self, steps=steps, optimizer=optimizer, version=VERSION)
 
     def as_json(self) -> str:
         """The text of the file, one field a line."""
@@ -77,9 +129,11 @@ class Header:
             "steps": self.steps,
             "optimizer": self.optimizer,
             "state": {name: {"dtype": kind, "shape": list(shape)} for name, (kind, shape) in self.state.items()},
+            "keys": None if self.keys is None else self.keys._asdict(),
+            "in_set": self.in_set,
             "files": {part.file: part.size for part in self.parts().values()},
         }
-        fields["checksum"] = _checksum(fields)
+        fields["checksum"] = checksum_of(fields)
         return "{\n" + ",\n".join(f"  {json.dumps(name)}: {json.dumps(fields[name])}" for name in fields) + "\n}\n"
 
     @classmethod
@@ -91,14 +145,14 @@ class Header:
             raise _bad(where, f"is no JSON ({error})") from error
         if not isinstance(fields, dict) or "rowgrad_table" not in fields:
             raise FileError(f"{where} is not the header of a table.", code="not-a-table")
-        if fields["rowgrad_table"] != VERSION:
+        if fields["rowgrad_table"] not in (1, VERSION):
             raise FileError(
-                f"{where} is of version {fields['rowgrad_table']!r} of the format, and this rowgrad knows version "
-                f"{VERSION} only. Open it with the rowgrad that wrote it, or a newer one.",
+                f"{where} is of version {fields['rowgrad_table']!r} of the format, and this rowgrad knows versions 1 "
+                f"and {VERSION} only. Open it with the rowgrad that wrote it, or a newer one.",
                 code="other-version",
                 value=fields["rowgrad_table"],
             )
-        if fields.pop("checksum", None) != _checksum(fields):
+        if fields.pop("checksum", None) != checksum_of(fields):
             raise _bad(where, "does not match its checksum: it was damaged, or changed by hand")
         try:
             header = cls._from(fields)
@@ -120,7 +174,12 @@ class Header:
             state[name] = _known(described["dtype"], dtypes.REALS), shape
         if not (isinstance(fields["id"], str) and isinstance(fields["optimizer"], dict | None)):
             raise ValueError("id or optimizer")
-        header = cls(fields["id"], rows, width, dtype, fields["optimizer"], state, steps)
+        keys = None if fields.get("keys") is None else KeySettings.checked(fields["keys"])
+        in_set = fields.get("in_set", False)
+        if not isinstance(in_set, bool):
+            raise ValueError("in_set")
+        version = fields["rowgrad_table"]
+        header = cls(fields["id"], rows, width, dtype, fields["optimizer"], state, steps, keys, in_set, version)
         if any(prod(part.shape) * part.dtype.itemsize > LIMIT for part in header.parts().values()):
             raise ValueError("larger than any file")
         return header
@@ -131,8 +190,19 @@ def is_state_name(name: str) -> bool:
     return _STATE_NAME.fullmatch(name) is not None
 
 
-def read(folder: Path) -> Header:
-    """The header of the table in `folder`."""
+def read(folder: Path, *, in_set: bool = False) -> Header:
+    """The header of the table in `folder`; one of a set is opened with the set only, which has its log."""
+    header = _read(folder)
+    if header.in_set and not in_set:
+        raise FileError(
+            f"{folder} is a table of a set. Open the set: `rowgrad.TableSet.open({str(folder.parent.parent)!r})`.",
+            code="part-of-set",
+            argument="path",
+        )
+    return header
+
+
+def _read(folder: Path) -> Header:
     path = folder / NAME
     try:
         with os.fdopen(regular.open_file(path, os.O_RDONLY), "rb") as file:
@@ -156,11 +226,11 @@ def read(folder: Path) -> Header:
     return Header.parse(text, str(path))
 
 
-def write(folder: Path, text: str) -> None:
+def write(folder: Path, text: str, *, name: str = NAME) -> None:
     """Put `text` in the place of the header, all or nothing, on the disk itself."""
     from rowgrad._runtime.files import store  # with all it needs, slower to load than the rest of tables
 
-    store.replace(folder / NAME, lambda file: _put(file, text))
+    store.replace(folder / name, lambda file: _put(file, text))
     sync_folder(folder)
 
 
@@ -177,7 +247,8 @@ def _put(file: Any, text: str) -> None:
     file.write(text.encode("utf-8"))
 
 
-def _checksum(fields: Mapping[str, Any]) -> str:
+def checksum_of(fields: Mapping[str, Any]) -> str:
+    """A checksum of all fields but the one called "checksum"."""
     text = json.dumps({name: fields[name] for name in fields if name != "checksum"}, sort_keys=True)
     import hashlib
 

@@ -1,4 +1,4 @@
-"""The journal of a flush: everything that is about to change, written down and marked as complete before it does.
+"""The journal of pages that rowgrad kept during a flush before it had row logs (version 1): read, never written.
 
 A process may end at any moment. Until the mark is on the disk, the files are those of the old step, and the journal
 is thrown away; from then on it holds all of the new step, and is written into the files again when the table opens.
@@ -10,7 +10,7 @@ import json
 import os
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -21,8 +21,7 @@ from rowgrad.errors import FileError
 from rowgrad.tables import _header as headers
 from rowgrad.tables import _regular as regular
 from rowgrad.tables._header import Header
-from rowgrad.tables._mapping import PAGE, open_array, runs, write_at
-from rowgrad.tables._mapping import Mapping as MappedArray
+from rowgrad.tables._mapping import open_array, runs, write_at
 
 NAME = "journal.bin"
 MAGIC = b"RGJOURN1"
@@ -40,29 +39,6 @@ class Batch(NamedTuple):
     file: int
     pages: Array
     contents: Array
-
-
-def write(folder: Path, header: Header, parts: Mapping[str, tuple[MappedArray, Array]]) -> None:
-    """Write down `header` and the changed pages of each part; on the disk, and complete, when this returns."""
-    text = json.dumps({"page": PAGE, "header": header.as_json()}).encode()
-    with open(folder / NAME, "xb", buffering=0) as file:
-        _write_all(file, _START.pack(MAGIC, len(text), zlib.crc32(text)) + text)
-        checksums = 0
-        for number, (part, pages) in enumerate(parts.values()):
-            for first in range(0, pages.size, BATCH // PAGE):
-                some = pages[first : first + BATCH // PAGE].astype("<i8")
-                lead = _BATCH.pack(number, some.size) + some.tobytes()
-                contents = part.gather(some)
-                checksum = struct.pack("<I", zlib.crc32(contents.data, zlib.crc32(lead)))
-                _write_all(file, lead)
-                _write_all(file, contents.reshape(-1).data)
-                _write_all(file, checksum)
-                checksums = zlib.crc32(checksum, checksums)
-        os.fsync(file.fileno())
-        headers.sync_folder(folder)
-        end = struct.pack("<8sQI", MARK, file.tell(), checksums)
-        _write_all(file, end + struct.pack("<I", zlib.crc32(end)))
-        os.fsync(file.fileno())
 
 
 def is_complete(folder: Path) -> bool:
@@ -172,12 +148,6 @@ def _mark(file: BinaryIO) -> tuple[int, int] | None:
     if mark != MARK or zlib.crc32(end[:-4]) != checksum or before != size - _END.size:
         return None
     return before, checksums
-
-
-def _write_all(file: BinaryIO, data: bytes | memoryview) -> None:
-    view = memoryview(data)
-    while len(view):
-        view = view[file.write(view) :]
 
 
 def _damaged(path: Path, what: str) -> FileError:

@@ -1,4 +1,4 @@
-"""One writer at a time: the file of the rows is locked with `flock`, which the system undoes when its process ends.
+"""One writer at a time: a file of the table or set is locked with `flock`, which ends with the process.
 
 The lock belongs to the open file, not to the process: copying the folder in the same process does not release it, and
 a second table in the same process is refused like any other. The file `lock` only names the process that holds it;
@@ -11,20 +11,20 @@ import weakref
 from pathlib import Path
 
 from rowgrad.errors import FileError
-from rowgrad.tables import _header as headers
 from rowgrad.tables import _regular as regular
+from rowgrad.tables._home import Home
 
 NAME = "lock"
 _HELD_BY_OTHERS = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 
 
 class Lock:
-    """The right to change the table in `folder`; `FileError` if someone else has it."""
+    """The right to change the table or the set of `home`; `FileError` if someone else has it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, home: Home) -> None:
         import fcntl  # not on every system
 
-        path = folder / headers.ROWS  # never replaced while the table lives, as the header is by each flush
+        folder, path = home.folder, home.locked  # never replaced while the table lives, as the header is
         try:
             # NFS gives exclusive locks only to descriptors that are open for writing.
             self._file = regular.open_file(path, os.O_RDWR)

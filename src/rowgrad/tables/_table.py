@@ -1,12 +1,10 @@
-"""The table on disk: what users hold. The files are those of the last flush; changes wait in private memory.
+"""The table on disk: what users hold. Changes wait in private memory until a flush commits them.
 
-`mapping` maps the files, `header` and `journal` keep them whole, `creating` makes them, `lock` keeps others out.
+`_store` holds the files for a writer and `_opening` for a reader, `_log` makes commits whole, `_mapping` maps arrays.
 """
 
 import os
-import sys
 import threading
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,24 +12,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rowgrad._ops import combiners
-from rowgrad._runtime import dtypes, limits
+from rowgrad._runtime import dtypes, limits, notebooks
 from rowgrad.errors import FileError, InvalidArgumentError, OutOfRangeError, RowgradError
 from rowgrad.tables import _creating as creating
-from rowgrad.tables import _header as headers
-from rowgrad.tables import _journal as journal
+from rowgrad.tables import _home as home
 from rowgrad.tables import _opening as opening
-from rowgrad.tables._header import Header
-from rowgrad.tables._mapping import PAGE, Mapping
+from rowgrad.tables import _options as options
+from rowgrad.tables import _snapshots as snapshots
+from rowgrad.tables._dirty import Dirty
+from rowgrad.tables._open_folder import OpenFolder, Owner
+from rowgrad.tables._opening import View
+from rowgrad.tables._store import Store
 
 if TYPE_CHECKING:
     from rowgrad._ops.plan import Plan
     from rowgrad._ops.results import RowGradient
     from rowgrad._runtime.dtypes import Array
+    from rowgrad.tables._header import Header
+    from rowgrad.tables._keys import KeyTable
+    from rowgrad.tables._mapping import Mapping
 
-LEAST_CHANGED = 1 << 22  # bytes of changes below which no table is flushed by itself
 
-
-class Table:
+class Table(OpenFolder):
     """A table of rows in a folder, larger than memory if need be, with the optimizer's state beside it.
 
     Made by `Table.create` and `Table.open`. Rows are read from the disk when they are looked up; rows that are changed
@@ -67,35 +69,43 @@ class Table:
     >>> folder.cleanup()
     """
 
-    def __init__(self, path: Path, opened: opening.Opened, max_dirty: int) -> None:
-        self._closed = True  # until all is there
-        header, parts, lock, recovered = opened
-        self.path = path
-        self.recovered = recovered
-        self.max_dirty = max_dirty
+    _called = "table"
+    _content = ("table", "it")
+
+    def __init__(self, path: Path, store: "Store | View", name: str, guard: threading.RLock, *, max_dirty: int = 0,
+                 auto_flush: bool = True, recovered: str | None = None,
+                 owner: Owner | None = None) -> None:  # fmt: skip
+        super().__init__(path, store, guard, recovered, auto_flush)
+        header = store.headers[name]
         self.rows, self.width, self.dtype = header.rows, header.width, dtypes.NUMPY[header.dtype]
         self.steps = header.steps
-        self._header = header
-        self._parts = parts
-        self._held = lock
-        self._process = os.getpid()
-        self._guard = threading.RLock()  # one step or flush at a time
+        self._name = name
+        self._parts = store.parts[name]
+        self._owner = owner
         self._whole = True
-        self._most = 0  # the most pages that can have been changed since the last flush
-        self._base = limits.private_bytes()  # of the process, without changed pages
-        self._state = {name.removeprefix("state."): part.array for name, part in parts.items() if name != "rows"}
+        self._dirty = Dirty(lambda: store.arrays, max_dirty) if owner is None else owner.dirty
+        self._state = {
+            each.removeprefix("state."): part.array for each, part in self._parts.items() if each.startswith("state.")
+        }
         self._optimizer: Any = None
         if header.optimizer is not None:
             from rowgrad.optim import from_dict
 
             self._optimizer = from_dict(dict(header.optimizer))
+        self._keys: KeyTable | None = None
+        if header.keys is not None:
+            from rowgrad.tables import _keys as keys
+
+            arrays = {each.removeprefix("keys."): part.raw for each, part in self._parts.items()}
+            self._keys = keys.KeyTable.over(header.keys, arrays, self)
         self._closed = False
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], rows: int, width: int, dtype: Any = "float32", *,
                optimizer: Any = None, initializer: Any = 0.0, overwrite: bool = False, max_dirty: int | None = None,
                progress: Callable[[int, int], None] | None = None,
-               state_initializers: dict[str, Callable[[int, Any], Any]] | None = None) -> "Table":  # fmt: skip
+               state_initializers: dict[str, Callable[[int, Any], Any]] | None = None, keys: Any = None,
+               auto_flush: bool = True) -> "Table":  # fmt: skip
         """Make a new table, and open it.
 
         Parameters
@@ -121,6 +131,11 @@ class Table:
             Told (rows done, rows in all) while rows are filled. On a terminal, long fills show a bar without it.
         state_initializers : dict of str to callable, optional
             For arrays of the optimizer's state that do not begin as its `init` has them: functions like `initializer`.
+        keys : {"int64", "string"} or dict, optional
+            Keep a `KeyTable` beside the rows, as `table.keys`; a dict has its settings, such as
+            ``{"kind": "string", "max_bytes": 40, "reserved": 1, "admit_after": 3}``.
+        auto_flush : bool
+            Whether steps flush by themselves when changes come to more than `max_dirty`.
 
         Raises
         ------
@@ -130,15 +145,16 @@ class Table:
             The path exists, or the disk is full or not writable; then nothing is left behind.
         """
         folder = Path(path).absolute()  # the process may go to another folder before it flushes
-        _check_system()
-        _check_max_dirty(max_dirty)
-        header = creating.describe(rows, width, dtype, optimizer)
+        options.check_system()
+        options.max_dirty_of(max_dirty)
+        header = creating.describe(rows, width, dtype, optimizer, options.key_settings(keys, rows))
         state = creating.state_rows(optimizer, header.width, dtypes.NUMPY[header.dtype])
         creating.create(folder, header, state, initializer, overwrite, progress, state_initializers)
-        return cls.open(folder, max_dirty=max_dirty)
+        return cls.open(folder, max_dirty=max_dirty, auto_flush=auto_flush)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, mode: str = "r+", max_dirty: int | None = None) -> "Table":
+    def open(cls, path: str | os.PathLike[str], *, mode: str = "r+", max_dirty: int | None = None,
+             auto_flush: bool = True) -> "Table":  # fmt: skip
         """Open a table, finishing or undoing a flush that was cut off.
 
         Parameters
@@ -147,7 +163,7 @@ class Table:
             The folder.
         mode : {"r+", "r"}
             To read and change, which one process can at a time; or to read only, which any number can beside it.
-        max_dirty : int, optional
+        max_dirty, auto_flush
             As for `create`.
 
         Raises
@@ -156,26 +172,13 @@ class Table:
             It is not a table, is damaged or of another version, may not be read, or is open for writing already.
         """
         folder = Path(path).absolute()  # the process may go to another folder before it flushes
-        _check_system()
-        _check_max_dirty(max_dirty)
-        if mode not in ("r", "r+"):
-            raise InvalidArgumentError(
-                f'mode is {mode!r}; it must be "r+" or "r".', code="bad-mode", argument="mode", value=mode
-            )
-        headers.read(folder)  # whatever is not a table is not touched
+        allowed = options.max_dirty_of(max_dirty)
+        opened = opening.open_home(home.of_table, folder, mode)
         try:
-            opened = opening.to_write(folder) if mode == "r+" else opening.to_read(folder)
-        except OSError as error:
-            hint = ' Open it with mode="r".' if mode == "r+" and isinstance(error, PermissionError) else ""
-            raise FileError(
-                f"{folder} cannot be opened ({error.strerror}: {error.filename}).{hint}",
-                code="disk-full" if creating.is_full(error) else "cannot-open",
-                argument="path",
-            ) from error
-        try:
-            return cls(folder, opened, max_dirty or _quarter())
+            return cls(folder, opened.store, "", threading.RLock(), max_dirty=allowed, auto_flush=auto_flush,
+                       recovered=opened.recovered)  # fmt: skip
         except BaseException:  # an optimizer that this rowgrad does not know
-            opened.close()
+            opened.store.close(settle=False)
             raise
 
     # What it holds
@@ -200,9 +203,10 @@ class Table:
     def optimizer(self, optimizer: Any) -> None:
         self._check_writer()
         wanted = creating.describe(self.rows, self.width, self.dtype, optimizer).state
-        if wanted != self._header.state:
+        has = self._store.headers[self._name].state
+        if wanted != has:
             raise InvalidArgumentError(
-                f"the optimizer keeps {_listed(wanted)}, and the table has {_listed(self._header.state)}. Make a new "
+                f"the optimizer keeps {_listed(wanted)}, and the table has {_listed(has)}. Make a new "
                 "table with this optimizer, and copy the rows.",
                 code="bad-state",
                 argument="optimizer",
@@ -210,13 +214,31 @@ class Table:
         self._optimizer = optimizer
 
     @property
+    def keys(self) -> "KeyTable | None":
+        """The keys of the rows, if the table was made with some."""
+        self._open_parts()
+        return self._keys
+
+    @property
+    def max_dirty(self) -> int:
+        """The bytes of changed pages from which on a step ends with a flush."""
+        return self._dirty.max_dirty
+
+    @property
     def nbytes(self) -> int:
-        """The bytes of the rows and of the state."""
+        """The bytes of the rows, of the state and of the keys."""
         return sum(part.array.nbytes for part in self._parts.values())
 
     def __repr__(self) -> str:
         closed = ", closed" if self._closed else ""
         return f"Table({self.rows} × {self.width} {dtypes.name_of(self.dtype)}, step {self.steps}{closed})"
+
+    def _repr_html_(self) -> str:
+        """The first rows, in notebooks."""
+        if self._closed:
+            return f"<p>{notebooks.escaped(self)}</p>"
+        few = np.array(self.array[: notebooks.MOST_ROWS])
+        return notebooks.array(f"{self!r}, its first rows:", few)
 
     # Reading and changing
 
@@ -235,6 +257,12 @@ class Table:
         num_segments : int, optional
             The rows of the result; by default the largest segment + 1.
         """
+        found = self._look_up(indices, segment_ids, combiner, weights, num_segments)
+        if isinstance(self._store, View):
+            self.check()  # what was read meanwhile may be of two steps
+        return found
+
+    def _look_up(self, indices: Any, segment_ids: Any, combiner: str, weights: Any, num_segments: int | None) -> Any:
         from rowgrad._ops import functions
 
         combiners.check(combiner)
@@ -302,13 +330,30 @@ class Table:
             self._mark(None if dense else rows)
             self._end_step(self.rows if dense else count)
 
+    def prefetch(self, rows: Any) -> None:
+        """Have the disk read `rows`, and what the optimizer keeps of them, while something else is done.
+
+        For tables larger than memory: a look-up or a step reads the pages it needs one after another, and here they are
+        asked for at once. It is a hint: nothing waits for it, and it changes no result.
+        """
+        array = self._rows_of(rows)
+        for part in self._open_parts().values():
+            if part.count == self.rows:
+                part.prefetch(array)
+
     def touch(self, rows: Any) -> None:
         """Tell that `rows` of `array` or of the state were changed by someone else.
 
-        On Linux the system keeps book of that, and this only checks the rows; elsewhere it is needed. It counts no
+        On Linux the system tracks that, and this only checks the rows; elsewhere it is needed. It counts no
         step: `end_step` does, when the change is whole.
         """
         self._check_writer()
+        array = self._rows_of(rows)
+        with self._guard:
+            self._mark(array)
+            self._dirty.add(list(self._parts.values()), array.size)
+
+    def _rows_of(self, rows: Any) -> "Array":
         array = np.asarray(rows)
         if array.size and (array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= self.rows):
             raise OutOfRangeError(
@@ -316,9 +361,7 @@ class Table:
                 code="index-out-of-range",
                 argument="rows",
             )
-        with self._guard:
-            self._mark(array.reshape(-1))
-            self._most += sum(part.most_changed(array.size) for part in self._parts.values())
+        return array.reshape(-1).astype(np.int64, copy=False)
 
     def end_step(self) -> None:
         """Count a step that was made by someone else, as `step` does; flushes if much has changed."""
@@ -326,29 +369,55 @@ class Table:
         with self._guard:
             self._end_step(self.rows)
 
+    def reset_rows(self, rows: Any, initializer: Any = 0.0) -> None:
+        """Give `rows` new first values, and their state that of the beginning; counts no step.
+
+        Parameters
+        ----------
+        rows : int32 or int64, shape [N]
+            Which rows.
+        initializer : float, callable or tuple
+            As for `create`; a function is called for each row, with its number and a block of one row.
+        """
+        self.touch(rows)
+        with self._guard:
+            numbers = np.asarray(rows).reshape(-1)
+            fill = creating.filler(initializer, self._store.headers[self._name])
+            block = np.zeros((numbers.size, self.width), self.dtype)
+            if callable(initializer):
+                for position, row in enumerate(numbers.tolist()):
+                    initializer(row, block[position : position + 1])
+            elif fill is not None:
+                fill(0, block)
+            self._whole = False
+            self.array[numbers] = block
+            for name, value in creating.state_rows(self._optimizer, self.width, self.dtype).items():
+                if value.ndim:
+                    self._state[name][numbers] = value
+            self._whole = True
+
+    def keys_changed(self, rows: Any) -> None:
+        """Tell that the keys of `rows` changed; for `keys`."""
+        parts = {name: part for name, part in self._parts.items() if name.startswith("keys.")}
+        for name, part in parts.items():
+            part.mark(rows if name in ("keys.key", "keys.seen", "keys.count") else None)
+        self._dirty.add(list(parts.values()), np.size(rows))
+
     def _mark(self, rows: Any) -> None:
         if rows is not None and any(part.needs_marks for part in self._parts.values()):
             from rowgrad._runtime import arrays
 
             rows = arrays.adopt(rows)
-        for part in self._parts.values():
-            part.mark(rows)
+        for name, part in self._parts.items():
+            if not name.startswith("keys."):
+                part.mark(rows)
 
     def _end_step(self, count: int) -> None:
-        """Three looks, each slower and sharper than the one before: a bound, the process's memory, the pages."""
         self.steps += 1
-        self._most += sum(part.most_changed(count) for part in self._parts.values())
-        if min(self._most * PAGE, self.nbytes) <= self.max_dirty:
-            return
-        now = limits.private_bytes()
-        if now is not None and self._base is not None and now - self._base <= self.max_dirty:
-            return
-        changed = PAGE * sum(part.changed().size for part in self._parts.values())
-        if changed > self.max_dirty:
+        self._dirty.add(list(self._parts.values()), count)
+        # A set flushes when the steps of all of its tables are made.
+        if self._owner is None and self.auto_flush and self._dirty.is_too_much():
             self.flush()
-        else:  # others took the memory
-            self._most = changed // PAGE
-            self._base = None if now is None else now - changed
 
     def flush(self) -> None:
         """Write everything that has changed to the disk, all or nothing, and give back its memory.
@@ -360,53 +429,60 @@ class Table:
         FileError
             The disk is full or failed. The changes are still in memory: make room, and flush again.
         """
-        self._check_writer()
+        store = self._check_writer()
+        self._check_alone("flush")
         with self._guard:
-            if not self._whole:
-                raise RowgradError(
-                    f"a step was interrupted in the middle, and half a step is never written. Open {self.path} again: "
-                    f"it is at step {self._header.steps}.",
-                    code="half-step",
-                )
-            changed = {name: (part, part.changed()) for name, part in self._parts.items()}
-            settings = None if self._optimizer is None else self._optimizer.as_dict()
-            header = self._header.at(self.steps, settings)
-            if header != self._header or any(pages.size for _, pages in changed.values()):
-                self._write(header, changed)
-                for part, pages in changed.values():
-                    part.drop(pages)
-            self._most = 0
-            self._base = limits.private_bytes()
+            left = store.commit({self._name: self.next_header()}, None, self.max_dirty)
+            self._dirty.reset(left)
 
-    def _write(self, header: Header, changed: "dict[str, tuple[Mapping, Array]]") -> None:
-        is_safe = False
-        for part, _ in changed.values():
-            part.check_place()
-        try:
-            if opening.settle_journal(self.path) == "replayed":  # an earlier flush could not finish
-                self._header = headers.read(self.path)
-            for part, pages in changed.values():
-                part.reserve(pages)
-            journal.write(self.path, header, changed)
-            is_safe = True
-            for part, pages in changed.values():
-                part.write_back(pages)
-            headers.write(self.path, header.as_json())
-            journal.remove(self.path)
-        except OSError as error:
-            if not is_safe and not journal.is_complete(self.path):
-                journal.remove(self.path)  # it takes room that may be needed
-            what = (
-                f"step {header.steps} is safe in the journal, and will be written into the files by the next flush or "
-                "when the table is opened"
-                if is_safe
-                else f"the files are those of step {self._header.steps}, and what has changed since is in memory"
+    def next_header(self) -> "Header":
+        """The header that a flush writes now; `RowgradError` if a step was interrupted in the middle."""
+        header = self._store.headers[self._name]
+        if not self._whole:
+            raise RowgradError(
+                f"a step was interrupted in the middle, and half a step is never written. Open {self.path} again: "
+                f"it is at step {header.steps}.",
+                code="half-step",
             )
-            raise FileError(
-                f"{self.path} cannot be written ({error.strerror}): {what}. Make room on the disk, and flush again.",
-                code="disk-full" if creating.is_full(error) else "cannot-write",
-            ) from error
-        self._header = header
+        return header.at(self.steps, None if self._optimizer is None else self._optimizer.as_dict())
+
+    def snapshot(self, path: str | os.PathLike[str]) -> None:
+        """Copy the table as it is at the last flush to a new folder, while other threads go on training.
+
+        The copy is a table like any other. It shares the blocks of this one where the file system can do that
+        (reflinks of Btrfs and XFS), and takes their room elsewhere. It appears when it is whole.
+
+        Raises
+        ------
+        FileError
+            The path exists, or the disk is full or not writable; then nothing is left behind.
+        """
+        store = self._check_writer()
+        self._check_alone("snapshot")
+        snapshots.take(store, self._guard, Path(path).absolute())
+
+    def refresh(self) -> int:
+        """Show the last step that was flushed, and tell it; for a table that is open for reading.
+
+        `array`, and arrays and tensors made of it, show it in place. Nobody may read them meanwhile.
+        """
+        self._check_alone("refresh")
+        view = self._check_reader()
+        with self._guard:
+            view.refresh()
+            self.follow()
+        return self.steps
+
+    def follow(self) -> None:
+        """Take over what the files of a reader show by now."""
+        header = self._store.headers[self._name]
+        self.steps = header.steps
+        if header.optimizer is not None:
+            from rowgrad.optim import from_dict
+
+            self._optimizer = from_dict(dict(header.optimizer))
+        if self._keys is not None:
+            self._keys.rebuild()
 
     # Its end
 
@@ -417,13 +493,24 @@ class Table:
         """
         if self._closed:
             return
-        if self._held is not None and self._process == os.getpid() and flush and self._whole:
-            self.flush()
+        self._check_alone("close")
+        self.end(flush=flush)
+
+    def end(self, *, flush: bool) -> None:
+        """What `close` does."""
+        is_writer = self._is_writer()
+        try:
+            if is_writer and flush and self._whole and self._owner is None:
+                self._check_writer()
+                with self._guard:  # readers are not waited for any more
+                    self._store.commit({self._name: self.next_header()}, None, 0)  # type: ignore[union-attr]
+        except BaseException:
+            if self._owner is None and not flush:
+                self._closed = True
+            raise
         self._closed = True
-        for part in self._parts.values():
-            part.close()
-        if self._held is not None:
-            self._held.release()
+        if self._owner is None:
+            self._store.close(settle=is_writer)
 
     def __enter__(self) -> "Table":
         self._open_parts()
@@ -433,13 +520,6 @@ class Table:
         """Steps that were made are whole, and are flushed also when an exception ends the block."""
         self.close()
 
-    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        if getattr(self, "_closed", True) or is_finalizing():  # the system gives up the lock
-            return
-        if self._held is not None and self._process == os.getpid():
-            warnings.warn(f"{self!r} in {self.path} was never closed", ResourceWarning, stacklevel=2, source=self)
-        self.close(flush=False)
-
     def check(self) -> None:
         """Raise `FileError` if a file of the table was cut off since it was opened.
 
@@ -448,44 +528,30 @@ class Table:
         """
         for part in self._parts.values():
             part.check_size()
+        if isinstance(self._store, View) and not self._store.is_current():
+            raise FileError(
+                f"{self.path} was changed, and this reader still shows step {self.steps}: its writer could not wait "
+                "any longer. Call `refresh()`, and read again.",
+                code="view-outdated",
+            )
 
-    def _open_parts(self) -> dict[str, Mapping]:
-        if self._closed:
-            raise InvalidArgumentError(f"the table in {self.path} is closed. Open it again.", code="closed")
+    def _open_parts(self) -> "dict[str, Mapping]":
+        self._check_open()
         self.check()
         return self._parts
 
-    def _check_writer(self) -> None:
+    def _check_writer(self) -> Store:
         self._open_parts()
-        if self._held is None:
+        return super()._check_writer()
+
+    def _check_alone(self, what: str) -> None:
+        """What concerns files is done for all tables of a set at once."""
+        if self._owner is not None:
             raise InvalidArgumentError(
-                f'{self.path} is open for reading only. Open it with mode="r+".', code="read-only", argument="mode"
+                f"the table {self._name!r} belongs to a set, whose tables are committed together. Call `{what}` of the "
+                "set.",
+                code="part-of-set",
             )
-        if self._process != os.getpid():
-            raise InvalidArgumentError(
-                f"the table was opened by process {self._process}, and this is a child of it, which can read the table "
-                "but not change it. Change it there.",
-                code="forked",
-            )
-
-
-def _quarter() -> int:
-    return max(LEAST_CHANGED, limits.available() // 4)
-
-
-def _check_max_dirty(max_dirty: Any) -> None:
-    if max_dirty is not None and (isinstance(max_dirty, bool) or not isinstance(max_dirty, int) or max_dirty < 1):
-        raise InvalidArgumentError(
-            f"max_dirty is {max_dirty!r}; it must be a number of bytes, at least 1.",
-            code="bad-size",
-            argument="max_dirty",
-            value=max_dirty,
-        )
-
-
-def _check_system() -> None:
-    if os.name != "posix":
-        raise FileError("tables on disk need Linux or macOS.", code="not-supported")
 
 
 def _listed(state: Any) -> str:

@@ -12,7 +12,7 @@ from rowgrad.tensorflow._protobuf import Damage, Message
 
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 VALUE = "VARIABLE_VALUE"
-NAMELESS = ("", "Variable")  # what variables are called that nobody gave a name
+NAMELESS = ("", "Variable")  # the names of variables that were given none
 
 # What TensorFlow 1 appends to a variable's name for its slots, and what they hold.
 _APPENDED = {

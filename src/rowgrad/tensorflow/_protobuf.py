@@ -7,7 +7,7 @@ Buffer = bytes | memoryview
 
 
 class Damage(Exception):
-    """What is wrong with the bytes; whoever knows the file makes a FileError of it."""
+    """What is wrong with the bytes; the caller, which knows the file, raises a FileError."""
 
 
 def varint(data: Buffer, at: int) -> tuple[int, int]:

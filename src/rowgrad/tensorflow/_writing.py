@@ -27,7 +27,7 @@ from rowgrad.tensorflow._state import Moved, moved
 MANIFEST, REST = "migrated.json", "variables.safetensors"
 BLOCK = 1 << 22  # bytes copied at a time
 
-Progress = Callable[[int], None]  # told how many bytes were copied
+Progress = Callable[[int], None]  # called with the number of bytes copied
 
 # The names of types in safetensors files.
 _STORED = {

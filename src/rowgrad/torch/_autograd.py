@@ -1,19 +1,24 @@
 """Gradients to any order: the rules of the catalogue, applied to tensors by the operators of `torch.ops.rowgrad`.
 
-Those are differentiable themselves, so PyTorch can go back through a gradient as often as one likes.
+Those are differentiable themselves, so PyTorch can go back through a gradient as often as one likes. Derivatives
+forward (`jvp`) are the transposed rules.
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cache
 from typing import Any
 
 import torch
 from torch._functorch.autograd_function import enable_single_level_autograd_function
+from torch.autograd import forward_ad
 
 from rowgrad._ops import Operator
 from rowgrad._ops.catalogue import Rule
 from rowgrad._ops.gradients import Namespace, each, evaluate, mentioned, rules
 from rowgrad._ops.rule_text import needed
+from rowgrad._ops.transposing import Tools, push_forward
+from rowgrad.torch._bags import has_tangent
 from rowgrad.torch._schema import DTYPES, NAMES, Role, roles, settings, snake_case, supported
 
 
@@ -51,6 +56,7 @@ DENSE = {
     "Reshape": torch.reshape,
 }
 OP = Namespace({operator.name: operator for operator in supported()}, _applied, _rows, DENSE)
+TOOLS = Tools(OP, lambda value: NAMES[value.dtype], torch.zeros_like)
 
 
 class Gradient:
@@ -81,34 +87,46 @@ class Gradient:
         keep, back = self.keep, self.back
 
         def forward(ctx: Any, call: tuple[Any, ...], *_: Any) -> Any:
-            keyset, values, attributes = call
+            keyset, values, attributes, changing = call
             if (keyset & kernels).highestPriorityTypeId() == cpu:
                 results = on_cpu(*values, **attributes)
-                keep(ctx, values, attributes, results)
+                keep(ctx, values, attributes, results, changing)
                 return results
-            # PyTorch runs this without gradients, but under `torch.func` the levels below have their own to record.
+            # PyTorch runs this without derivatives, but under `torch.func` the levels below have their own to record.
             nested = torch._C._are_functorch_transforms_active()
-            with torch.set_grad_enabled(nested), torch._C._AutoDispatchBelowAutograd():
+            with torch.set_grad_enabled(nested), _forward_mode(nested), torch._C._AutoDispatchBelowAutograd():
                 results = redispatch(keyset & below, *values, **attributes)
-            keep(ctx, values, attributes, results)
+            keep(ctx, values, attributes, results, changing)
             return results
 
         def backward(ctx: Any, *flowing: Any) -> Any:
             return (None, *back(ctx, flowing))
 
+        def jvp(ctx: Any, _: Any, *tangents: Any) -> Any:
+            (inputs, attributes, outputs), ctx.call = ctx.call, None
+            with _forward_mode(torch._C._are_functorch_transforms_active()):
+                return self.forth(inputs, attributes, outputs, tangents)
+
         name = f"{self.operator.name}Backward"
         function = type(name, (torch.autograd.Function,), {"forward": staticmethod(forward),
-                                                           "backward": staticmethod(backward)})  # fmt: skip
+                                                           "backward": staticmethod(backward),
+                                                           "jvp": staticmethod(jvp)})  # fmt: skip
         # Not `function.apply`: that is for functions that are called above the dispatcher, and would have `torch.func`
         # transform the call once more. Here it has been transformed, as for PyTorch's own operators.
         record = super(torch.autograd.Function, function).apply  # type: ignore[misc]
 
         def kernel(keyset: Any, *values: Any, **attributes: Any) -> Any:
+            for i in positions:
+                if has_tangent(values[i]):
+                    # What requires no gradient is recorded too: that is how PyTorch finds `jvp`.
+                    call = (keyset, values, attributes, True)
+                    with enable_single_level_autograd_function():
+                        return record(call, *(values[i] for i in positions))
             if torch.is_grad_enabled():
                 tensors = [values[i] for i in positions]
                 for tensor in tensors:
                     if tensor.requires_grad:
-                        call = (keyset, values, attributes)
+                        call = (keyset, values, attributes, False)
                         if not torch._C._are_functorch_transforms_active():
                             return record(call, *tensors)
                         with enable_single_level_autograd_function():
@@ -125,8 +143,8 @@ class Gradient:
 
         return kernel
 
-    def keep(self, ctx: Any, inputs: tuple[Any, ...], attributes: dict[str, Any], output: Any) -> None:
-        """Put aside what the rules mention."""
+    def keep(self, ctx: Any, inputs: tuple[Any, ...], attributes: dict[str, Any], output: Any, changing: bool) -> None:
+        """Put aside what the rules mention; if inputs are changing, everything until `jvp`, which comes next."""
         ctx.set_materialize_grads(False)
         outputs = output if self.operator.result is not None else (output,)
         names: dict[str, Any] = {self.inputs[i]: _Rows(inputs[i].shape[0]) for i in self.counted}
@@ -148,6 +166,8 @@ class Gradient:
             names |= self._type_names(inputs)
         likes = [(o.shape, o.dtype, o.device) for o in outputs] if self.several else None
         ctx.known = (names, places, likes)
+        if changing:
+            ctx.call = inputs, attributes, outputs
 
     def _type_names(self, inputs: tuple[Any, ...]) -> dict[str, str]:
         return {pin.dtype: NAMES[value.dtype] for pin, value in zip(self.operator.inputs, inputs, strict=True)
@@ -169,6 +189,20 @@ class Gradient:
         return [self._sum(self.inputs[i], tuple(reached), names) if wanted else None
                 for i, wanted in zip(self.differentiable, ctx.needs_input_grad[1:], strict=True)]  # fmt: skip
 
+    def forth(
+        self, inputs: tuple[Any, ...], attributes: dict[str, Any], outputs: tuple[Any, ...], tangents: tuple[Any, ...]
+    ) -> Any:
+        """How the outputs change with the differentiable inputs: their tangents, None for whole numbers."""
+        names: dict[str, Any] = {name: _primal(value) for name, value in zip(self.inputs, inputs, strict=True)}
+        names |= dict(zip(self.outputs, outputs, strict=True))
+        names |= self._type_names(inputs) | settings(self.operator, attributes)
+        changing = {self.inputs[i]: tangent for i, tangent in zip(self.differentiable, tangents, strict=True)
+                    if tangent is not None}  # fmt: skip
+        flowing = [name for name in self.outputs if names[name].is_floating_point() or names[name].is_complex()]
+        found = push_forward(TOOLS, self.operator, names, flowing, changing)
+        given = tuple(found.get(name) for name in self.outputs)
+        return given[0] if self.operator.result is None else given
+
     def _sum(self, name: str, reached: tuple[str, ...], names: dict[str, Any]) -> Any:
         terms = [evaluate(rule, OP, names) for rule in _rules(self.operator, name, reached)]
         if not terms:
@@ -177,6 +211,16 @@ class Gradient:
         for term in terms[1:]:
             total = total + term
         return total
+
+
+def _primal(value: Any) -> Any:
+    """A tensor without its derivative forward."""
+    return torch._VF._unpack_dual(value, level=0)[0] if isinstance(value, torch.Tensor) else value
+
+
+def _forward_mode(enabled: bool) -> Any:
+    """Under `torch.func`, derivatives forward of the levels below; else as it is."""
+    return forward_ad._set_fwd_grad_enabled(True) if enabled else nullcontext()
 
 
 @cache

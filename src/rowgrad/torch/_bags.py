@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from rowgrad._ops import OPERATORS, Operator
 from rowgrad._runtime import arrays
@@ -25,7 +26,7 @@ class Bags(NamedTuple):
 
     ids: Tensor
     segment_ids: Tensor
-    count: int  # type: ignore[assignment]  # hides the method of tuples, which nobody misses here
+    count: int  # type: ignore[assignment]  # hides the method of tuples, which is not used here
     weights: Tensor | None
 
 
@@ -95,8 +96,9 @@ def flat(
         if offsets.dtype not in IDS:
             return None
         offsets = offsets.to(input.dtype)
-    offsets = offsets.contiguous()
-    bags = offsets.shape[0]
+    if not offsets.is_contiguous():
+        offsets = offsets.contiguous()
+    bags = offsets.numel()
     if bags == 0:
         return None
     return input, offsets, weights, bags - include_last_offset, not include_last_offset
@@ -136,10 +138,23 @@ def is_plain(tensor: Tensor) -> bool:
         and tensor.is_cpu
         and not tensor.is_nested
         and not torch.compiler.is_compiling()
-        and not torch._C._are_functorch_transforms_active()
         and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # one may outlive its transform
+        and not may_change(tensor)
         and not is_portable()
     )
+
+
+def may_change(tensor: Tensor) -> bool:
+    """Whether `tensor` may carry a derivative forward; costs next to nothing to ask."""
+    # While PyTorch traces a program, it enters no level that could be seen here.
+    return forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active() or type(tensor) not in PLAIN
+
+
+def has_tangent(tensor: Tensor | None) -> bool:
+    """Whether `tensor` carries a derivative forward (`torch.autograd.forward_ad`)."""
+    if tensor is None or not may_change(tensor) or not torch._C._is_fwd_grad_enabled():
+        return False
+    return torch._VF._unpack_dual(tensor, level=0)[1] is not None
 
 
 def _refuse_beside(form: str, offsets: Tensor | None, segment_ids: Tensor | None, num_bags: int | None) -> None:

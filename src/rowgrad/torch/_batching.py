@@ -44,6 +44,8 @@ def vmap_rule(operator: Operator) -> Callable[..., Any]:
     overload = getattr(torch.ops.rowgrad, snake_case(operator.name)).default
 
     def rule(info: Any, in_dims: tuple[Any, ...], *values: Any, **attributes: Any) -> Any:
+        # For a list of sizes there is a list of dimensions, all None.
+        in_dims = tuple(None if isinstance(dim, list) else dim for dim in in_dims)
         batched = frozenset(i for i, dim in enumerate(in_dims) if dim is not None)
         columns = _takes_columns(operator)
         if batched and batched <= columns and not _decides_rows(operator, batched):

@@ -177,7 +177,7 @@ class EmbeddingBagCollection(WithOptimizer, nn.Module):
         return next(self.parameters()).device
 
     def reset_parameters(self) -> None:
-        """Draw all tables anew; fused optimizers begin anew."""
+        """Reinitialize all tables and reset fused optimizers."""
         for table in self._configs:
             bag = self.embedding_bags[table.name]
             if bag.weight.is_meta:
@@ -383,6 +383,8 @@ class EmbeddingBagCollection(WithOptimizer, nn.Module):
             found.append(begins[first])
             first += table.num_features()
         found.append(size)
+        if not compiling and not all(0 <= before <= after <= size for before, after in pairwise(found)):
+            raise checks.changed("offsets")
         if compiling:
             found[0] = 0
             for before, after in pairwise(found):

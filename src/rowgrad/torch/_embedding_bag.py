@@ -220,7 +220,7 @@ class EmbeddingBag(WithOptimizer, nn.EmbeddingBag):
         """A layer over a table on disk, which stays where it is: rows are read from it, and changed in it.
 
         Where the table has an optimizer, it is fused into the backward pass, and its state is in the table, not in the
-        state_dict. Without one, whoever changes the rows ends each step with ``table.end_step()``. A table that is open
+        state_dict. Without one, end each step that changes rows with ``table.end_step()``. A table that is open
         for reading only is not trained.
 
         Examples
@@ -255,7 +255,7 @@ class EmbeddingBag(WithOptimizer, nn.EmbeddingBag):
         return str(self.mode)
 
     def reset_parameters(self) -> None:
-        """Draw the table anew from the normal distribution; the padding row is 0, and a fused optimizer begins anew."""
+        """Draw the table from the normal distribution; the padding row is 0, and a fused optimizer is reset."""
         super().reset_parameters()
         state = self.fused_state
         if state and self.fused_optimizer is not None:

@@ -35,7 +35,7 @@ class _Bags(NamedTuple):
     """One feature of a dict; a matrix of ids has a length for all its bags, and no offsets."""
 
     ids: Tensor
-    count: int  # type: ignore[assignment]  # hides the method of tuples, which nobody misses here
+    count: int  # type: ignore[assignment]  # hides the method of tuples, which is not used here
     length: int
     offsets: Tensor | None
     weights: Tensor | None

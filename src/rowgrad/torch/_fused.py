@@ -1,4 +1,4 @@
-"""An optimizer in the backward pass of a layer: its state beside the table, and what several passes become together.
+"""An optimizer in the backward pass of a layer: its state beside the table, and how several passes are combined.
 
 `EmbeddingBag` calls this; the formulas of optimizers are in `rowgrad.optim`.
 """

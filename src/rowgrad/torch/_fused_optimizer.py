@@ -16,7 +16,7 @@ from rowgrad.torch._groups import GroupSettings, settings_of
 
 
 class HasFusedOptimizer(Protocol):
-    """A table, its optimizer and what that remembers of it: an `EmbeddingBag`, or a `FusedTable`."""
+    """A table, its optimizer and its state: an `EmbeddingBag`, or a `FusedTable`."""
 
     @property
     def weight(self) -> Tensor: ...
@@ -97,7 +97,7 @@ class FusedOptimizer(torch.optim.Optimizer):
 
     @property
     def state(self) -> dict[Tensor, dict[str, Tensor]]:
-        """What is remembered of each table, in the memory of its layer."""
+        """The state of each table, in the memory of its layer."""
         return {table.weight: dict(table.fused_state) for table in self._tables.values() if table.fused_state}
 
     @state.setter

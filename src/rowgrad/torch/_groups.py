@@ -13,7 +13,7 @@ def settings_of(optimizer: Optimizer) -> dict[str, Any]:
 
 
 class GroupSettings:
-    """The optimizer that a parameter group describes, made anew only when a setting of the group has changed."""
+    """The optimizer that a parameter group describes, rebuilt only when a setting of the group has changed."""
 
     def __init__(self, rule: type[Optimizer], defaults: dict[str, Any]) -> None:
         self._rule = rule

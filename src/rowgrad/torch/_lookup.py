@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rowgrad._ops import checks
 from rowgrad.torch._bags import PLAIN
+from rowgrad.torch._one_table import OneTable, one_table
 from rowgrad.torch._pooling import compact_gradient, keep_coalesced, keep_rows, refuse_second_order
 from rowgrad.torch._tables import Batch
 from rowgrad.torch._trained_tables import TrainedTables
@@ -36,9 +37,22 @@ def look_up(
 
     With `update`, the backward pass calls it with the gradient of the pooled rows, and tables get no gradient.
     """
-    values, offsets, weights, _, _ = batch
+    values, offsets, weights, bags, is_open = batch
     if not (values.is_contiguous() and tables.fit()):
         return None
+    alone = tables.alone
+    if alone is None:
+        alone = tables.alone = one_table(tables)
+    if alone and weights is None and update is None and values.numel() <= alone.most and bags <= alone.most:
+        weight: Tensor = alone.parameters["weight"]
+        if not (torch.is_grad_enabled() and weight.requires_grad):
+            return _good(alone.pool(values, offsets, bags, is_open))
+        if not sparse:
+            return None
+        if weight.is_leaf:
+            keep_coalesced(weight)
+        output: Tensor = _alone(alone, (values, offsets, bags, is_open), weight)
+        return output
     if weights is not None and not (
         type(weights) in PLAIN and weights.is_cpu and weights.dtype in WEIGHTS and weights.is_contiguous()
         and not weights.requires_grad and tables.is_summed
@@ -46,57 +60,73 @@ def look_up(
         return None
     if not torch.is_grad_enabled():
         return _pooled(tables, batch)
-    parameters = tables.weights()
-    trained = [weight.requires_grad for weight in parameters]
-    if not any(trained):
+    parameters, trained = tables.weights(), 0
+    for weight in parameters:
+        if weight.requires_grad:
+            trained += 1
+    if trained == 0:
         return _pooled(tables, batch)
     if update is not None:
-        return _Fused.apply(tables, batch, update, values, offsets, weights, *parameters) if all(trained) else None
+        found: Tensor | None = _fused(tables, batch, update, *parameters) if trained == len(parameters) else None
+        return found
     if not sparse:
         return None
     for weight in parameters:
         if weight.is_leaf and weight.requires_grad:
             keep_coalesced(weight)
-    return _Sparse.apply(tables, batch, values, offsets, weights, *parameters)
+    found = _sparse(tables, batch, *parameters)
+    return found
 
 
 def _pooled(tables: TrainedTables, batch: Batch) -> Tensor:
-    output = tables.pool(batch)
+    return _good(tables.pool(batch))
+
+
+def _good(output: Tensor | None) -> Tensor:
     if output is None:
         raise Bad
     return output
+
+
+# A step of a small batch is mostly Python, and one of a larger batch has flushed the caches, so that each line and each
+# call takes twice as long: the two functions below do what has to be done and no more.
 
 
 class _Fused(torch.autograd.Function):
     """Pooling whose backward pass changes the tables."""
 
     @staticmethod
-    def forward(ctx: Any, tables: TrainedTables, batch: Batch, update: Callable[[Batch, Tensor], None], values: Tensor,
-                offsets: Tensor, weights: Tensor | None, *parameters: Tensor) -> Tensor:  # fmt: skip
+    def forward(ctx: Any, tables: TrainedTables, batch: Batch, update: Callable[[Batch, Tensor], None],
+                *parameters: Tensor) -> Tensor:  # fmt: skip
+        values, offsets, weights, bags, is_open = batch
         ctx.save_for_backward(values, offsets, weights)
-        ctx.batch, ctx.update, ctx.inputs = batch[3:], update, 6 + len(parameters)
+        ctx.kept = bags, is_open, update, (None,) * (3 + len(parameters))
         return _pooled(tables, batch)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         refuse_second_order()
-        ctx.update(Batch(*ctx.saved_tensors, *ctx.batch), grad if grad.is_contiguous() else grad.contiguous())
-        return (None,) * ctx.inputs
+        values, offsets, weights = ctx.saved_tensors
+        bags, is_open, update, nothing = ctx.kept
+        update(Batch(values, offsets, weights, bags, is_open), grad if grad.is_contiguous() else grad.contiguous())
+        return nothing
 
 
 class _Sparse(torch.autograd.Function):
     """Pooling whose gradients are sparse tensors, coalesced as they are."""
 
     @staticmethod
-    def forward(ctx: Any, tables: TrainedTables, batch: Batch, values: Tensor, offsets: Tensor, weights: Tensor | None,
-                *parameters: Tensor) -> Tensor:  # fmt: skip
+    def forward(ctx: Any, tables: TrainedTables, batch: Batch, *parameters: Tensor) -> Tensor:
+        values, offsets, weights, bags, is_open = batch
         ctx.save_for_backward(values, offsets, weights)
-        ctx.batch, ctx.tables, ctx.parameters = batch[3:], tables, parameters
+        ctx.kept = bags, is_open, tables, parameters
         return _pooled(tables, batch)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        batch, tables = Batch(*ctx.saved_tensors, *ctx.batch), ctx.tables
+        values, offsets, weights = ctx.saved_tensors
+        bags, is_open, tables, parameters = ctx.kept
+        batch = Batch(values, offsets, weights, bags, is_open)
         found: Any = False
         if not torch.is_grad_enabled() and tables.fit():
             found = tables.gradients(batch, grad if grad.is_contiguous() else grad.contiguous())
@@ -104,11 +134,52 @@ class _Sparse(torch.autograd.Function):
                 raise checks.changed("the ids")
         if found is False:
             found = _by_operators(tables, batch, grad)
+        if len(found) == 1:  # which is wanted, as this is called
+            return None, None, _as_sparse(parameters[0], *found[0])
         sparse = [
             _as_sparse(parameter, *each) if needed else None
-            for parameter, each, needed in zip(ctx.parameters, found, ctx.needs_input_grad[5:], strict=True)
+            for parameter, each, needed in zip(parameters, found, ctx.needs_input_grad[2:], strict=True)
         ]
-        return None, None, None, None, None, *sparse
+        return None, None, *sparse
+
+
+class _Alone(torch.autograd.Function):
+    """The same as `_Sparse`, for a small batch and one table."""
+
+    @staticmethod
+    def forward(ctx: Any, table: OneTable, batch: Any, weight: Tensor) -> Tensor:
+        values, offsets, bags, is_open = batch
+        ctx.save_for_backward(values, offsets)
+        ctx.kept = table, bags, is_open, weight
+        output = table.pool(values, offsets, bags, is_open)
+        if output is None:
+            raise Bad
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        values, offsets = ctx.saved_tensors
+        table, bags, is_open, weight = ctx.kept
+        tables = table.tables
+        if torch.is_grad_enabled() or not tables.fit() or tables.alone is not table:
+            (found,) = _by_operators(tables, Batch(values, offsets, None, bags, is_open), grad)
+            return None, None, _as_sparse(weight, *found)
+        grad = grad if grad.is_contiguous() else grad.contiguous()
+        found = table.gradient(weight, values, offsets, bags, is_open, grad)
+        if found is None:
+            raise checks.changed("the ids")
+        return None, None, found
+
+
+def _applied(function: Any) -> Callable[..., Any]:
+    """`function.apply`, which outside of transforms looks for tensors of ended ones first: `is_plain` has done so."""
+    is_transforming = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+    direct, usual = super(torch.autograd.Function, function).apply, function.apply
+    return lambda *args: usual(*args) if is_transforming() else direct(*args)
+
+
+_fused, _sparse = _applied(_Fused), _applied(_Sparse)
+_alone = super(torch.autograd.Function, _Alone).apply  # values are plain, so that no transform is active
 
 
 def _by_operators(tables: TrainedTables, batch: Batch, grad: Tensor) -> list[tuple[Tensor, Tensor]]:

@@ -74,14 +74,14 @@ class RowOptimizer(torch.optim.Optimizer):
         self._forget()
 
     def _forget(self) -> None:
-        """What is known of groups and parameters is made anew when it is needed."""
+        """Drop what is cached of groups and parameters; it is rebuilt when it is needed."""
         self._settings: list[GroupSettings] = []
         self._fitted: dict[Any, _Fitted] = {}
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters with settings of their own; those that are missing are as given to the optimizer."""
         if isinstance(param_group, dict):
-            GroupSettings(self.rule, self.defaults).of(param_group)  # wrong settings are told now
+            GroupSettings(self.rule, self.defaults).of(param_group)  # wrong settings are reported now
         super().add_param_group(param_group)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

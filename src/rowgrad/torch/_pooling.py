@@ -16,7 +16,7 @@ from rowgrad._ops import OPERATORS
 from rowgrad._ops.combiners import COMBINERS
 from rowgrad._ops.results import RowGradient
 from rowgrad.errors import InvalidArgumentError
-from rowgrad.torch._bags import is_plain, on_arrays
+from rowgrad.torch._bags import has_tangent, is_plain, on_arrays
 from rowgrad.torch._schema import NAMESPACE, snake_case
 
 OWNERS: "WeakValueDictionary[int, Any]" = WeakValueDictionary()
@@ -58,8 +58,10 @@ class Way(NamedTuple):
 
 def pool(weight: Tensor, ids: Tensor, segment_ids: Tensor, bags: int, factors: Tensor | None, way: Way) -> Tensor:
     """The pooled rows; `factors` multiply the entries, whose sums are taken then."""
-    # The transforms of torch.func know no sparse gradients.
-    transformed = torch._C._are_functorch_transforms_active() and way.update is None
+    # The transforms of torch.func know no sparse gradients, and derivatives forward are for operators.
+    transformed = way.update is None and (
+        torch._C._are_functorch_transforms_active() or has_tangent(weight) or has_tangent(factors)
+    )
     if transformed or not (way.sparse or way.by_frequency or way.update is not None):
         return _differentiable(weight, ids, segment_ids, bags, factors, way.combiner)
     if torch.compiler.is_compiling():

@@ -17,6 +17,7 @@ from rowgrad._kernels.described import COLUMN, WIDTH, Feature
 from rowgrad._kernels.kinds import LATE, MEAN, SQRT_N, SUM
 from rowgrad._runtime import arrays, dtypes, memory, team
 from rowgrad._runtime.dtypes import Array
+from rowgrad._runtime.memory import LINE
 from rowgrad._runtime.threads import most_threads
 from rowgrad.torch._bags import IDS, PLAIN, segment_ids_of
 
@@ -27,10 +28,11 @@ NUMPY = {
     torch.float16: np.dtype(np.float16),
     torch.bfloat16: dtypes.BFLOAT16,
 }
-CACHED = 1 << 16  # bytes of a table whose rows need not be fetched before they are used
+CACHED = 1 << 20  # bytes of a table whose rows are near enough: they need not be fetched before they are used
 AHEAD = 16  # entries; the rows of larger tables are fetched so long before
-TILE = 1024  # bags that a thread pools before it looks for more work
+TILE = 2048  # bags that a thread pools before it looks for more work
 NONTEMPORAL = 8 << 20  # bytes; larger results are written by non-temporal stores
+KEPT = 4 << 20  # bytes; from here on memory is that of earlier results, in huge pages: the system would give new pages
 
 
 class Batch(NamedTuple):
@@ -73,6 +75,8 @@ class Tables:
         self.buffers = [layer._buffers for layer in layers]
         self._parameters = [layer._parameters for layer in layers]
         self._known: list[int] = []  # addresses and sizes of the tables that are described
+        self.only = self._parameters[0] if len(layers) == 1 else None
+        self._at = self._size = -1
 
     def __deepcopy__(self, memo: dict[int, Any]) -> None:
         return None  # a copy of a layer has tables of its own
@@ -82,12 +86,17 @@ class Tables:
 
     def fit(self) -> bool:
         """Whether the kernels take these tables as they are now."""
+        if self.only is not None:  # what holds for one layer is looked at without a list
+            weight = self.only["weight"]
+            if weight.data_ptr() == self._at and weight.numel() == self._size:
+                return self.is_plain
         found = [weight["weight"] for weight in self._parameters]
         known = [weight.data_ptr() for weight in found]
         known += [weight.numel() for weight in found]
         if known != self._known:
             self._describe(found)
             self._known = known
+            self._at, self._size = known[0], known[len(found)]
         return self.is_plain
 
     def weights(self) -> list[Tensor]:
@@ -132,24 +141,29 @@ class Tables:
                                        self.stored if scaled else None, self._is_aligned(numbers)))  # fmt: skip
 
     def _is_aligned(self, numbers: list[int]) -> bool:
-        """Whether non-temporal stores can write these features."""
+        """Whether non-temporal stores can write these features: they are slow where they do not fill cache lines."""
         sizes = self.described[numbers][:, [WIDTH, COLUMN]] * self.numpy.itemsize
-        return bool((sizes % 32 == 0).all()) and self.columns * self.numpy.itemsize % 32 == 0
+        return bool((sizes % LINE == 0).all()) and self.columns * self.numpy.itemsize % LINE == 0
+
+    @property
+    def lanes(self) -> Array:
+        """The vector width of the first group."""
+        return self._groups[0].lanes
 
     # Forward
 
     def pool(self, batch: Batch) -> Tensor | None:
         """The pooled rows, or None if an id or an offset is bad."""
         values, offsets, weights, bags, is_open = batch
-        size, itemsize = values.shape[0], self.numpy.itemsize
+        size, itemsize = values.numel(), self.numpy.itemsize
         output = self.result(bags, self.columns)
         work = size * (8 + self.widest * itemsize)
         ids = IDS[values.dtype]
-        nontemporal = output.nbytes >= NONTEMPORAL
+        nontemporal = bags * self.columns * itemsize >= NONTEMPORAL and output.data_ptr() % LINE == 0  # or they fault
         weighted, weights_at = (None, 0) if weights is None else (like(weights), weights.data_ptr())
         for group in self._groups:
             run, threads = team.team(work, most_threads())
-            tiles = 1 if threads == 1 else max(bags // TILE, -(-4 * threads // group.size))
+            tiles = max(bags // TILE, threads if threads == 1 or group.size == 1 else -(-4 * threads // group.size))
             status = kernels.tables.pool(
                 run, threads, self.features, group.size, min(tiles, bags) or 1, ids, group.lanes, group.scaled,
                 weighted, self.stored, group.address, values.data_ptr(), size, offsets.data_ptr(), is_open, bags,
@@ -163,7 +177,7 @@ class Tables:
 
     def result(self, rows: int, columns: int) -> Tensor:
         """New memory; large results come from what earlier ones have left, since new pages are slow."""
-        if rows * columns * self.numpy.itemsize < memory.POOLED:
+        if rows * columns * self.numpy.itemsize < KEPT:
             return torch.empty(rows, columns, dtype=self.dtype)
         result: Tensor = arrays.TORCH.hand_back(memory.allocate((rows, columns), self.numpy))
         return result

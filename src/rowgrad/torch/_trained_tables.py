@@ -82,9 +82,10 @@ class TrainedTables(Tables):
         super()._describe(weights)
         self._rules: dict[tuple[int, ...], _Kept] = {}
         self._compact_groups: list[_Group] | None = None
+        self.alone: Any = None  # an `OneTable` when there is one, or False if there cannot be one
         if self.is_plain:
             self._one = np.ones(1, self.sums)
-            self._one_at = self._one.ctypes.data
+            self.one_at = self._one.ctypes.data
 
     # Steps of fused optimizers
 
@@ -103,7 +104,7 @@ class TrainedTables(Tables):
                 if shares is None:
                     return False
                 calls.append((call, shares))
-        # No table is changed before the ids of all are known to be good; a lone call looks at them itself.
+        # No table is changed before the ids of all are known to be good; a call for one table checks them itself.
         if len(calls) > 1 and self.pool(batch) is None:
             return None
         if not all(self._run_step(call, shares, batch, grad) for call, shares in calls):
@@ -219,14 +220,19 @@ class TrainedTables(Tables):
             run, threads, len(group.members), parts, IDS[values.dtype], group.lanes, scaled, weighted, self.stored,
             described.buffer_info()[0], self.address, values.data_ptr(), size, offsets.data_ptr(), is_open, bags, per,
             weights_at, grad.data_ptr(), self.columns, at, at + words_at, at + others_at,
-            self._one_at if scaled is None else at + factors_at, at + places_at,
+            self.one_at if scaled is None else at + factors_at, at + places_at,
         )  # fmt: skip
         if status <= 0:
-            unique = (ctypes.c_int64 * (items * ITEM_FIELDS)).from_address(at)[UNIQUE::ITEM_FIELDS]
-            for place, (member, (places, sums)) in enumerate(zip(group.members, made, strict=True)):
-                count = sum(unique[place * parts : (place + 1) * parts])
-                # Views would keep as much memory, and take longer to make.
-                results[member] = places.resize_(1, count), sums.resize_(count, sums.shape[1])
+            unique = at + 8 * UNIQUE
+            for member, (places, sums) in zip(group.members, made, strict=True):
+                count = 0
+                for _ in range(parts):
+                    count += ctypes.c_int64.from_address(unique).value
+                    unique += 8 * ITEM_FIELDS
+                if count < places.numel():  # views would keep as much memory, and take longer to make
+                    places.resize_(1, count)
+                    sums.resize_(count, sums.shape[1])
+                results[member] = places, sums
         memory.give_back(scratch)
         if threads > 1:
             team.note(status == LATE)

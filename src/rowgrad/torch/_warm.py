@@ -1,7 +1,8 @@
 """Compile the kernels of layers, which the operators do not have: `rowgrad doctor --warm`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from rowgrad.optim import from_dict
 from rowgrad.torch._embedding_bag import EmbeddingBag
 
 
-def tasks(widths: Iterable[int], optimizers: Iterable[str]) -> list[tuple[str, Callable[[], Any]]]:
+def tasks(widths: Sequence[int], optimizers: Iterable[str]) -> list[tuple[str, Callable[[], Any]]]:
     """Layers with a sparse gradient and with each optimizer, for float32 in every width, with a label for each."""
     found: list[tuple[str, Callable[[], Any]]] = []
     updates = (None, *optimizers)
@@ -23,6 +24,8 @@ def tasks(widths: Iterable[int], optimizers: Iterable[str]) -> list[tuple[str, C
                       partial(_train, "float32", width, "sum", None, weighted=True)))  # fmt: skip
     found += [(f"EmbeddingBag mean {name or 'sparse'} {dtype}", partial(_train, dtype, 16, "mean", name))
               for dtype in dtypes.FLOATS if dtype != "float32" for name in updates]  # fmt: skip
+    if torch.distributed.is_available():
+        found += import_module("rowgrad.torch.distributed._warm").tasks(widths, updates[1:])
     return found
 
 

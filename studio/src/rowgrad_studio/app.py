@@ -12,12 +12,15 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 
+from rowgrad.blocks.model import as_wire
 from rowgrad_studio import data, downloads
 from rowgrad_studio.arguments import BASE64, TEXT, checked
 from rowgrad_studio.catalogue import catalogue
+from rowgrad_studio.commands import busy
 from rowgrad_studio.documents import Document
+from rowgrad_studio.looking import LOOKS, WINDOWS, asked, number
 from rowgrad_studio.messages import decoded, encoded
-from rowgrad_studio.origins import origins
+from rowgrad_studio.origins import explained, origins
 from rowgrad_studio.problems import Refusal, problem, status
 from rowgrad_studio.security import MOST_BODY, Guard
 from rowgrad_studio.sockets import Sockets
@@ -37,7 +40,11 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 def create_app(folder: Path, *, token: str, port: int) -> Guard:
     """The studio over `folder`, for whoever has `token`, at `port`."""
-    studio = Studio(folder)
+    return Guard(application(Studio(folder)), token=token, port=port)
+
+
+def application(studio: Studio) -> Starlette:
+    """The studio for everyone who can call it; it is watched, and closed, with the application's lifespan."""
     pages = Requests(studio)
     sockets = Sockets(studio)
 
@@ -62,12 +69,14 @@ def create_app(folder: Path, *, token: str, port: int) -> Guard:
         Route("/api/documents/{id}/output", _answering(pages.output)),
         Route("/api/documents/{id}/export", _answering(pages.export)),
         Route("/api/documents/{id}/rows", _answering(pages.rows)),
+        Route("/api/documents/{id}/explain", _answering(pages.explain)),
+        Route("/api/documents/{id}/look/{what}", _answering(pages.look)),
         Route("/api/documents/{id}/data", _answering(pages.data)),
         Route("/api/documents/{id}/data", _answering(pages.keep_data), methods=["POST"]),
         Route("/api/documents/{id}/data/preview", _answering(pages.preview)),
         WebSocketRoute("/ws", sockets.serve),
     ]
-    return Guard(Starlette(routes=routes, lifespan=lifespan), token=token, port=port)
+    return Starlette(routes=routes, lifespan=lifespan)
 
 
 def _answering(handler: Handler) -> Handler:
@@ -101,9 +110,7 @@ class Requests:
         return self._file(request.path_params["name"]) or PlainTextResponse("There is no such file.\n", 404)
 
     def _file(self, name: str) -> Response | None:
-        if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", name):
-            return None
-        path = next((place / name for place in BUNDLES if (place / name).is_file()), None)
+        path = built(name) if re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", name) else None
         return None if path is None else FileResponse(path, media_type=TYPES.get(path.suffix))
 
     async def catalogue(self, request: Request) -> Response:
@@ -155,6 +162,24 @@ class Requests:
             found = await self._studio.work(origins, document.page, document.results(), block, pin, int(row))
         return _json({"rows": found})
 
+    async def look(self, request: Request) -> Response:
+        """A result of any size: rows of it, a region as colours, a histogram, series, a projection."""
+        document, what = await self._document(request), request.path_params["what"]
+        if what not in LOOKS:
+            raise Refusal(f"results are looked at as {', '.join(LOOKS)}.", "bad-request", argument="what", value=what)
+        block, pin = _query(request, "block"), _query(request, "pin")
+        return _json(await self._studio.work(_looked, document, what, block, pin, dict(request.query_params)))
+
+    async def explain(self, request: Request) -> Response:
+        """Why an element of a result is what it is."""
+        document, place = await self._document(request), request.query_params.get("index", "")
+        index = [number("index", part) for part in place.split(",")] if place else []
+        block, pin = _query(request, "block"), _query(request, "pin")
+        if document.run is not None:
+            raise busy()
+        async with document.lock:
+            return _json(await self._studio.work(explained, document, block, pin, index))
+
     async def data(self, request: Request) -> Response:
         """The data files beside the page."""
         place = _place(await self._document(request))
@@ -173,6 +198,21 @@ class Requests:
 
     async def _document(self, request: Request) -> Document:
         return await self._studio.find(request.path_params["id"])
+
+
+def built(name: str) -> Path | None:
+    """A file of the bundle, if it is there."""
+    return next((place / name for place in BUNDLES if (place / name).is_file()), None)
+
+
+def _looked(document: Document, what: str, block: str, pin: str, query: Mapping[str, str]) -> dict[str, Any]:
+    array = document.result(block)[pin]
+    given = asked(query)
+    if query.get("against"):
+        array = document.compared(block, pin, query["against"])
+    labels = query.get("labels")
+    given["labels"] = document.result(as_wire(labels)[0])[as_wire(labels)[1] or "output"] if labels else None
+    return LOOKS[what](WINDOWS.on(array), given)
 
 
 def _place(document: Document) -> Path:

@@ -9,6 +9,7 @@ FARTHEST = 1e7  # where blocks and notes may stand
 LONGEST_TEXT = 100_000
 MOST_ITEMS = 20_000
 MOST_STEPS = 10_000_000
+MOST_RUNS = 30  # of one sweep
 
 
 class Field(NamedTuple):
@@ -49,6 +50,7 @@ def _is_steps(value: Any) -> bool:
 
 TEXT = Field(_is_text, "a text")
 BASE64 = Field(lambda value: isinstance(value, str), "a file as base64")
+PAGE = Field(lambda value: isinstance(value, str), "a page file")
 TEXTS = Field(_is_texts, "a list of texts")
 PLACE = Field(_is_place, "two numbers, as [40, 80]")
 PLACES = Field(lambda value: _is_object(value) and all(map(_is_place, value.values())), "places, as {id: [x, y]}")
@@ -58,6 +60,12 @@ RECORDS = Field(
     "a list of blocks as in a page file",
 )
 STEPS = Field(_is_steps, f"a whole number from 1 to {MOST_STEPS}")
+NUMBER = Field(lambda value: type(value) is int and value >= 0, "a whole number from 0")
+NUMBERS = Field(
+    lambda value: isinstance(value, list) and len(value) <= MOST_ITEMS and all(type(one) is int for one in value),
+    "a list of whole numbers",
+)
+LITERALS = Field(lambda value: isinstance(value, list) and 1 <= len(value) <= MOST_RUNS, f"1 to {MOST_RUNS} literals")
 BOOL = Field(lambda value: isinstance(value, bool), "true or false")
 ANYTHING = Field(lambda value: True, "a literal")
 

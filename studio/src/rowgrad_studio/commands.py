@@ -1,6 +1,6 @@
 """The verbs of the protocol: a table of small functions. Each edit is one gesture, and one step of `undo`."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from rowgrad._ops import Operator
@@ -12,7 +12,11 @@ from rowgrad.blocks.operators import BLOCKS
 from rowgrad_studio.arguments import (
     ANYTHING,
     BOOL,
+    LITERALS,
+    NUMBER,
+    NUMBERS,
     OBJECT,
+    PAGE,
     PLACE,
     PLACES,
     RECORDS,
@@ -23,6 +27,18 @@ from rowgrad_studio.arguments import (
 )
 from rowgrad_studio.documents import Document
 from rowgrad_studio.fits import fits_source, fits_target
+from rowgrad_studio.group_commands import (
+    copied,
+    copy_group,
+    group,
+    insert,
+    on_group,
+    paste_page,
+    save_group,
+    set_group,
+    train,
+)
+from rowgrad_studio.history import listed
 from rowgrad_studio.pasting import free_name, paste
 from rowgrad_studio.problems import Refusal
 from rowgrad_studio.views import SHELF
@@ -119,7 +135,7 @@ def _change(document: Document, given: Given) -> None:
             _set(page, id, given["set"])
 
     whom = given["block"] if len(ids) == 1 else f"{len(ids)} blocks"
-    document.edit(f"change {', '.join(given['set'])} of {whom}"[:LONGEST_NAME], change)
+    document.edit(f"change {', '.join(given['set'])} of {whom}"[:LONGEST_NAME], change, given["slide"])
 
 
 def _set(page: Page, id: str, given: Given) -> None:
@@ -198,13 +214,7 @@ def _remove(document: Document, given: Given) -> None:
             if note.id in notes:
                 page.note("", note.at, note.id)
 
-    document.edit(f"remove {_listed(ids, notes)}", change)
-
-
-def _listed(ids: Collection[str], notes: Collection[str]) -> str:
-    if len(ids) + len(notes) == 1:
-        return next(iter(ids), "a note")
-    return " and ".join(f"{len(found)} {what}" for found, what in ((ids, "blocks"), (notes, "notes")) if found)
+    document.edit(f"remove {listed(ids, notes)}", change)
 
 
 def _rename(document: Document, given: Given) -> None:
@@ -222,7 +232,7 @@ def _move(document: Document, given: Given) -> None:
             if note.id in notes:
                 page.note(note.text, _at(notes[note.id]), note.id)
 
-    document.edit(f"move {_listed(places, notes)}", change)
+    document.edit(f"move {listed(places, notes)}", change)
 
 
 def _tidy(document: Document, given: Given) -> None:
@@ -249,59 +259,6 @@ def _paste(document: Document, given: Given) -> Given:
 def _add_gradients(document: Document, given: Given) -> Given:
     label = f"add gradients of {given['y']}"
     return {"group": document.edit(label, lambda page: page.add_gradients(given["y"], given["xs"]).group)}
-
-
-# Groups
-
-
-def _group(document: Document, given: Given) -> Given:
-    label = f"group {_listed(given['blocks'], ())}"
-    return {"group": document.edit(label, lambda page: page.group(given["blocks"], given["name"])).name}
-
-
-def _on_group(verb: str, words: str) -> Callable[[Document, Given], None]:
-    """A verb that is a method of the page and takes the name of a group."""
-
-    def act(document: Document, given: Given) -> None:
-        document.edit(f"{words} {given['group']}", lambda page: getattr(page, verb)(given["group"]))
-
-    return act
-
-
-def _set_group(document: Document, given: Given) -> None:
-    document.edit(f"change {given['group']}", lambda page: page.change(given["group"], **given["set"]))
-
-
-def _train(document: Document, given: Given) -> Given:
-    def change(page: Page) -> str:
-        settings = given["settings"] or {}
-        return page.add_training(given["loss"], given["variables"] or None, given["optimizer"], **settings).name
-
-    return {"group": document.edit(f"train by {given['loss']}", change)}
-
-
-def _save_group(document: Document, given: Given) -> Given:
-    """Keep a group as a page of its own in the folder `blocks`, from where it can be used again."""
-    page = document.page.extract(given["group"])
-    return {"path": document.folder.save_own(page, overwrite=bool(given["overwrite"]))}
-
-
-def _insert(document: Document, given: Given) -> Given:
-    other = document.folder.open(given["path"]).page
-    return {"group": document.edit(f"insert {other.name}", lambda page: _inserted(page, other, given["at"]))}
-
-
-def _inserted(page: Page, other: Page, at: Any) -> str:
-    group = page.insert(other, at=_at(at))
-    page.collapse(group.name)
-    return group.name
-
-
-def _copy_group(document: Document, given: Given) -> Given:
-    def change(page: Page) -> str:
-        return _inserted(page, page.extract(given["group"]), given["at"])
-
-    return {"group": document.edit(f"copy {given['group']}", change)}
 
 
 def _title(document: Document, given: Given) -> None:
@@ -354,6 +311,16 @@ def _feed(document: Document, given: Given) -> None:
     document.feeds[id] = value
 
 
+def _rename_run(document: Document, given: Given) -> None:
+    document.recordings.rename(given["run"], given["name"])
+
+
+def _remove_runs(document: Document, given: Given) -> None:
+    if document.run is not None and document.run.recording is not None and document.run.recording.id in given["runs"]:
+        raise busy()
+    document.recordings.remove(given["runs"])
+
+
 def _reset(document: Document, given: Given) -> None:
     if document.run is not None:
         raise busy()
@@ -374,7 +341,8 @@ def _save(document: Document, given: Given) -> Given:
     path, stamp = document.folder.save(document.page, name, own=own, overwrite=bool(given["overwrite"]))
     document.path, document.stamp, document.noticed = path, stamp, None
     document.saved = document.page.state()
-    document.drafts.remember(document.id, {"open": path})
+    if not document.is_shared:
+        document.drafts.remember(document.id, {"open": path})
     return {"path": path}
 
 
@@ -389,7 +357,7 @@ def _reload(document: Document, given: Given) -> None:
 VERBS: dict[str, Verb] = {
     "add": Verb(_add, {"op": TEXT, "at": PLACE, "inputs": OBJECT.or_none(), "attrs": OBJECT.or_none(),
                        "connect": OBJECT.or_none()}),
-    "change": Verb(_change, {"block": TEXT, "set": OBJECT, "also": TEXTS.or_none()}),
+    "change": Verb(_change, {"block": TEXT, "set": OBJECT, "also": TEXTS.or_none(), "slide": STEPS.or_none()}),
     "connect": Verb(_connect, {"source": TEXT, "target": TEXT}),
     "rewire": Verb(_rewire, {"source": TEXT, "target": TEXT, "to": TEXT}),
     "reroute": Verb(_reroute, {"source": TEXT, "target": TEXT, "at": PLACE}),
@@ -400,17 +368,19 @@ VERBS: dict[str, Verb] = {
     "tidy": Verb(_tidy, {"blocks": TEXTS.or_none()}),
     "paste": Verb(_paste, {"blocks": RECORDS, "at": PLACE.or_none()}),
     "add_gradients": Verb(_add_gradients, {"y": TEXT, "xs": TEXTS}),
-    "train": Verb(_train, {"loss": TEXT, "variables": TEXTS.or_none(), "optimizer": TEXT,
+    "train": Verb(train, {"loss": TEXT, "variables": TEXTS.or_none(), "optimizer": TEXT,
                            "settings": OBJECT.or_none()}),
-    "group": Verb(_group, {"blocks": TEXTS, "name": TEXT.or_none()}),
-    "ungroup": Verb(_on_group("ungroup", "ungroup"), {"group": TEXT}),
-    "collapse": Verb(_on_group("collapse", "collapse"), {"group": TEXT}),
-    "open": Verb(_on_group("open", "open"), {"group": TEXT}),
-    "detach": Verb(_on_group("detach", "detach"), {"group": TEXT}),
-    "set_group": Verb(_set_group, {"group": TEXT, "set": OBJECT}),
-    "save_group": Verb(_save_group, {"group": TEXT, "overwrite": BOOL.or_none()}),
-    "insert": Verb(_insert, {"path": TEXT, "at": PLACE}),
-    "copy_group": Verb(_copy_group, {"group": TEXT, "at": PLACE}),
+    "group": Verb(group, {"blocks": TEXTS, "name": TEXT.or_none()}),
+    "ungroup": Verb(on_group("ungroup", "ungroup"), {"group": TEXT}),
+    "collapse": Verb(on_group("collapse", "collapse"), {"group": TEXT}),
+    "open": Verb(on_group("open", "open"), {"group": TEXT}),
+    "detach": Verb(on_group("detach", "detach"), {"group": TEXT}),
+    "set_group": Verb(set_group, {"group": TEXT, "set": OBJECT, "slide": STEPS.or_none()}),
+    "save_group": Verb(save_group, {"group": TEXT, "overwrite": BOOL.or_none()}),
+    "insert": Verb(insert, {"path": TEXT, "at": PLACE}),
+    "copy": Verb(copied, {"blocks": TEXTS}),
+    "paste_page": Verb(paste_page, {"page": PAGE, "at": PLACE}),
+    "copy_group": Verb(copy_group, {"group": TEXT, "at": PLACE}),
     "title": Verb(_title, {"name": TEXT}),
     "note": Verb(_note, {"id": TEXT.or_none(), "text": TEXT, "at": PLACE}),
     "undo": Verb(_undo, {}),
@@ -423,7 +393,12 @@ VERBS: dict[str, Verb] = {
     "run": Verb(None, {}),
     "run_to": Verb(None, {"block": TEXT}),
     "step": Verb(None, {}),
-    "loop": Verb(None, {"steps": STEPS, "record": TEXTS.or_none()}),
+    "loop": Verb(None, {"steps": STEPS, "record": TEXTS.or_none(), "name": TEXT.or_none()}),
+    "pause": Verb(None, {}),
+    "resume": Verb(None, {"run": NUMBER}),
+    "sweep": Verb(None, {"target": TEXT, "values": LITERALS, "steps": STEPS, "record": TEXTS.or_none()}),
+    "rename_run": Verb(_rename_run, {"run": NUMBER, "name": TEXT}),
+    "remove_runs": Verb(_remove_runs, {"runs": NUMBERS}),
     "evaluate": Verb(None, {"outputs": TEXTS, "split": TEXT.or_none()}),
     "check_gradients": Verb(None, {"y": TEXT, "xs": TEXTS}),
     "stop": Verb(None, {}),

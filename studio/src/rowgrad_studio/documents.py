@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from rowgrad._runtime.dtypes import Array
 from rowgrad.blocks import Block, BlockResult, Page, Results, Session
 from rowgrad.blocks.groups import is_in
 from rowgrad.blocks.inference import Inferred
@@ -21,8 +22,10 @@ from rowgrad_studio import views
 from rowgrad_studio.drafts import Drafts
 from rowgrad_studio.files import Folder, Opened, Stamp
 from rowgrad_studio.history import History, same_state
+from rowgrad_studio.looking import difference
 from rowgrad_studio.messages import encoded
 from rowgrad_studio.problems import Refusal, problem
+from rowgrad_studio.recordings import Recordings
 
 if TYPE_CHECKING:
     from rowgrad_studio.runs import Run
@@ -54,11 +57,13 @@ class Subscriber:
 
 
 class Document:
-    """One page that is open, in one tab or several."""
+    """One page that is open, in one tab or several; one `is_shared` with a program that may change it too."""
 
-    def __init__(self, id: str, opened: Opened, folder: Folder, drafts: Drafts) -> None:
+    def __init__(self, id: str, opened: Opened, folder: Folder, drafts: Drafts, *, is_shared: bool = False) -> None:
         self.id = id
         self.page = opened.page
+        self.is_shared = is_shared
+        self._told = opened.page.state()
         self.path = opened.path
         self.stamp: Stamp | None = opened.stamp
         self.noticed: Stamp | None = None  # the change on disk that was told of
@@ -68,6 +73,9 @@ class Document:
         self.history = History()
         self.session = Session(Page())
         self.feeds: dict[str, Any] = {}
+        self.recordings = Recordings()
+        self._difference: tuple[Array, Array, Array] | None = None
+        self._sliding: tuple[str, int] | None = None  # the last gesture, where a slider made it
         self.run: Run | None = None
         self.lock = asyncio.Lock()
         self.subscribers: set[Subscriber] = set()
@@ -84,13 +92,19 @@ class Document:
 
     # Changing
 
-    def edit(self, label: str, change: Callable[[Page], Any]) -> Any:
-        """Make one gesture: all of `change` or nothing, and one step of `undo`; gives what `change` gives."""
+    def edit(self, label: str, change: Callable[[Page], Any], slide: int | None = None) -> Any:
+        """Make one gesture: all of `change` or nothing, and one step of `undo`; gives what `change` gives.
+
+        All changes of one `slide` of a slider are one gesture.
+        """
         before = self.page.state()
         with self.page.changing():
             found = change(self.page)
         if not same_state(before, self.page.state()):
-            self.history.add(label, before)
+            sliding = None if slide is None else (label, slide)
+            if sliding is None or sliding != self._sliding or self.history.undo_label != label:
+                self.history.add(label, before)
+            self._sliding = sliding
         return found
 
     @property
@@ -98,7 +112,24 @@ class Document:
         """Whether there is anything that was not saved."""
         return self.saved is None or not same_state(self.saved, self.page.state())
 
+    def notice(self) -> bool:
+        """Make one gesture of what the program changed since the last command; whether there was anything."""
+        found = self.is_shared and not same_state(self._told, self.page.state())
+        if found:
+            self.history.add("change in Python", self._told)
+            self._told = self.page.state()
+        return found
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody needs it now: it can be opened again from its draft or its file."""
+        return not self.subscribers and self.run is None and not self.is_shared
+
     # Looking
+
+    def noticed_changes(self) -> list[Event]:
+        """What the program has changed, as events."""
+        return self.changes() if self.notice() else []
 
     def changes(self) -> list[Event]:
         """What is new since the last time, as events."""
@@ -112,10 +143,13 @@ class Document:
         return [
             {"event": "page", "whole": True, **self._head, "blocks": blocks},
             {"event": "results", "whole": True, "blocks": results},
+            self.recordings.event(whole=True),
         ]
 
     def _page_changes(self) -> Event | None:
-        page, before = self.page, self._blocks
+        page, before = self.page.copy() if self.is_shared else self.page, self._blocks
+        if self.is_shared:
+            self._told = page.state()
         shown = page.view() if page.groups else page  # a collapsed group is one block
         found: dict[str, tuple[Block, Inferred, dict[str, Any]]] = {}
         changed: dict[str, dict[str, Any] | None] = {id: None for id in before if id not in shown}
@@ -175,6 +209,17 @@ class Document:
             raise Refusal(f"there is no block {id!r} with results.", "unknown-block", argument="block", value=id)
         return self._results[id][0]
 
+    def compared(self, id: str, pin: str, against: str) -> Array:
+        """An output less that of another run; the last difference is kept, because it is looked at in parts."""
+        array, other = self.result(id)[pin], self.recordings.result(against, id, pin)
+        if self._difference is None or self._difference[0] is not array or self._difference[1] is not other:
+            self._difference = (array, other, difference(array, other))
+        return self._difference[2]
+
+    def shown(self) -> dict[str, BlockResult]:
+        """What is known of what is seen: blocks, and groups that are collapsed."""
+        return {id: result for id, (result, _) in self._results.items()}
+
     def results(self) -> Results:
         """What is known of all blocks."""
         return Results(self._known)
@@ -201,6 +246,8 @@ class Document:
 
     def keep_draft(self, late: bool = False) -> None:
         """Write what was not saved, or forget the draft if all is saved; a slow one is left for `late`."""
+        if self.is_shared:
+            return  # the program has the page
         if not self.is_dirty:
             self.draft_is_due = False
             self.drafts.remove(self.id)

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import shutil
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -225,13 +225,17 @@ def examples() -> list[Path]:
 
 def gallery() -> list[dict[str, Any]]:
     """What the examples are about."""
-    found = []
-    for path in examples():
-        try:
-            page = read(path.name, path.read_bytes(), path.parent)
-        except RowgradError:
-            continue  # an example is no reason not to list the others
-        summary = next((note.text for note in page.notes), ", ".join(dict.fromkeys(block.op for block in page)))
-        name = path.name.removesuffix(ENDING)
-        found.append({"name": name, "title": page.name, "summary": summary[:300], "blocks": len(page)})
-    return found
+    found = [_about(path, path.stat().st_mtime_ns) for path in examples()]
+    return [about for about in found if about is not None]
+
+
+@lru_cache(100)
+def _about(path: Path, modified: int) -> dict[str, Any] | None:
+    """What is told of an example; None for one that cannot be read, which is no reason not to list the others."""
+    try:
+        page = read(path.name, path.read_bytes(), path.parent)
+    except RowgradError:
+        return None
+    summary = next((note.text for note in page.notes), ", ".join(dict.fromkeys(block.op for block in page)))
+    name = path.name.removesuffix(ENDING)
+    return {"name": name, "title": page.name, "summary": summary[:300], "blocks": len(page)}

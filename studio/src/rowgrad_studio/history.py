@@ -1,5 +1,7 @@
 """Undo and redo: the states of a page before each gesture, with what the gesture was."""
 
+from collections.abc import Collection
+
 from rowgrad.blocks import Page
 from rowgrad.blocks.page import State
 from rowgrad_studio.problems import Refusal
@@ -61,3 +63,10 @@ def same_state(left: State, right: State) -> bool:
         and left.blocks.keys() == right.blocks.keys()
         and all(block is right.blocks[id] for id, block in left.blocks.items())
     )
+
+
+def listed(ids: Collection[str], notes: Collection[str]) -> str:
+    """What a gesture is about, in a few words."""
+    if len(ids) + len(notes) == 1:
+        return next(iter(ids), "a note")
+    return " and ".join(f"{len(found)} {what}" for found, what in ((ids, "blocks"), (notes, "notes")) if found)

@@ -1,4 +1,7 @@
-"""Where a row of a gradient comes from: the rows of the inputs that went into it, told from what was computed."""
+"""Where a row of a gradient comes from: the rows of the inputs that went into it, told from what was computed.
+
+`explained` tells of one element, entry by entry; `rowgrad.blocks.explain` does the work.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,10 +9,13 @@ from typing import Any
 import numpy as np
 
 from rowgrad._runtime.dtypes import Array
-from rowgrad.blocks import Page, Results, Wire
+from rowgrad.blocks import Page, Results, Wire, explain, uses
 from rowgrad.blocks.results import DONE
+from rowgrad.errors import RowgradError
+from rowgrad_studio.documents import Document
 
 MOST_ROWS = 1000
+MOST_USES = 50
 
 Arrays = dict[str, Array]
 Rows = dict[str, Any]
@@ -36,6 +42,21 @@ def origins(page: Page, results: Results, id: str, pin: str, row: int) -> dict[s
     except (IndexError, KeyError, ValueError):
         return {}  # the row is not there, or what is wired has changed since it was computed
     return {name: [int(place) for place in np.ravel(places)[:MOST_ROWS]] for name, places in found.items()}
+
+
+def explained(document: Document, id: str, pin: str, index: list[int]) -> dict[str, Any]:
+    """Why an element is what it is, and which elements of the page are made with it."""
+    session = document.session
+    if id in session.page.groups:  # a pin of a group is an output of one of its blocks
+        wire = next((one.wire for one in session.page.pins(id).outputs if one.name == pin), None)
+        id, pin = (wire.block, wire.pin) if wire is not None else (id, pin)
+    found = explain(session, f"{id}:{pin}", index)
+    try:
+        used = [{"block": one.block, "pin": one.pin, "index": list(one.index)}
+                for one in uses(session, f"{id}:{pin}", index, MOST_USES)]  # fmt: skip
+    except RowgradError:  # too much to look through: the way back is told all the same
+        used = []
+    return {"explanation": found.to_dict(), "uses": used}
 
 
 def _matches(op: str, pattern: str) -> bool:

@@ -132,9 +132,9 @@ class Sockets:
                 raise Refusal(f"there is no command {do[:100]!r}; there are: {', '.join(VERBS)}.", "unknown-command")
             verb = VERBS[do]
             fields = checked(do, given, verb.fields)
-            if do == "stop":
+            if do in ("stop", "pause"):
                 if document.run is not None:
-                    document.run.stop()
+                    document.run.stop() if do == "stop" else document.run.pause()
                 return {"n": n, "ok": {}}
             if verb.act is None:
                 return {"n": n, "ok": await self._run(document, do, fields)}
@@ -162,14 +162,16 @@ class Sockets:
         async with document.lock:
             if document.run is not None:
                 raise busy()
-            if do == "loop":
+            if do in ("loop", "sweep"):
                 fields["record"] = fields["record"] or []
                 await self._studio.work(check_record, document, fields["record"])
             elif do == "run_to":
                 document.page[fields["block"]]
             await self._studio.work(document.pass_on)
-            run = document.run = Run(document, do, fields, tell)
-            document.publish([run.event_now()])
+            run = Run(document, do, fields, tell)
+            run.begin()
+            document.run = run
+            document.publish([document.recordings.event(), run.event_now()])
         try:
             return await self._studio.run(run.work)
         finally:
@@ -177,19 +179,22 @@ class Sockets:
                 async with document.lock:
                     document.run = None
                     events = await self._studio.work(document.changes)
-                    document.publish([run.event(None), *events])
+                    document.publish([run.event(None), *events, document.recordings.event()])
 
 
 def _perform(document: Document, client: str, n: int, do: str, fields: dict[str, Any]) -> tuple[Answer, list[Event]]:
     """Do a command, in a worker thread; what changed is kept in the draft before anybody is told."""
     act = VERBS[do].act
     assert act is not None
+    document.notice()
     ok = act(document, fields) or {}
     events = document.changes()
     if client:
         document.answers.append((client, n, {"n": n, "ok": ok}))
     if any(event["event"] == "page" for event in events):
         document.keep_draft()
+    if do in ("rename_run", "remove_runs"):
+        events.append(document.recordings.event())
     if do == "save":
         events.append({"event": "saved", "path": ok["path"]})
     return ok, events

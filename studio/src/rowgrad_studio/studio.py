@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from rowgrad_studio.problems import Refusal, log
 
 MOST_DOCUMENTS = 50
 WATCH = 1.5  # seconds between looks at the files on disk
+WATCH_PAGES = 0.2  # at pages that a program changes too
 
 T = TypeVar("T")
 
@@ -104,10 +105,20 @@ class Studio:
     def _keep(self, document: Document) -> Document:
         """Add a document; of very many, the oldest that nobody is at goes, and its draft stays."""
         self._documents[document.id] = document
-        idle = [one for one in self._documents.values() if not one.subscribers and one.run is None]
-        if len(self._documents) > MOST_DOCUMENTS and idle[0] is not document:
+        idle = [one for one in self._documents.values() if one.is_idle]
+        if len(self._documents) > MOST_DOCUMENTS and idle and idle[0] is not document:
             del self._documents[idle[0].id]
         return document
+
+    def hold(self, document: Document) -> None:
+        """Add a document that stays until it is let go."""
+        self._documents[document.id] = document
+
+    def let_go(self, document: Document) -> None:
+        """End what runs in a document, and forget it."""
+        if document.run is not None:
+            document.run.stop()
+        self._documents.pop(document.id, None)
 
     async def discard(self, id: str) -> None:
         """Forget a draft, and the document, unless somebody is at it."""
@@ -137,12 +148,24 @@ class Studio:
         """Tell of files that somebody else changes."""
         while True:
             await asyncio.sleep(WATCH)
-            for document in [one for one in self._documents.values() if one.subscribers and one.path is not None]:
-                try:
-                    async with document.lock:
-                        await self._look(document)
-                except Exception as error:
-                    log.warning("%s cannot be watched: %s", document.path, error)
+            await self._watch(self._look, lambda document: document.path is not None)
+
+    async def watch_pages(self) -> None:
+        """Tell of what a program changes on pages that it has given to the studio."""
+        while True:
+            await asyncio.sleep(WATCH_PAGES)
+            await self._watch(self._notice, lambda document: document.is_shared)
+
+    async def _watch(self, look: Callable[[Document], Awaitable[None]], which: Callable[[Document], bool]) -> None:
+        for document in [one for one in self._documents.values() if one.subscribers and which(one)]:
+            try:
+                async with document.lock:
+                    await look(document)
+            except Exception as error:
+                log.warning("%s cannot be watched: %s", document.path or document.page.name, error)
+
+    async def _notice(self, document: Document) -> None:
+        document.publish(await self.work(document.noticed_changes))
 
     async def _look(self, document: Document) -> None:
         known = document.noticed or document.stamp

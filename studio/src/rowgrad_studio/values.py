@@ -30,20 +30,20 @@ def value_view(array: Array) -> dict[str, Any]:
     if not array.size:
         return shown
     if "not finite" in shown["summary"]:
-        shown["odd"] = _odd(values.plain(array))
+        shown["odd"] = odd(values.plain(array))
     matrix = as_matrix(array)
     rows, columns = matrix.shape
     if values.is_text(array):
         if rows > MOST_TEXTS or columns > MOST_COLUMNS:
             shown["summary"] += f" · the first {min(rows, MOST_TEXTS)} × {min(columns, MOST_COLUMNS)} are shown"
         matrix = matrix[:MOST_TEXTS, :MOST_COLUMNS]
-        return shown | {"kind": "cells", "cells": _cells(matrix)}
+        return shown | {"kind": "cells", "cells": cells(matrix)}
     if rows <= MOST_ROWS and columns <= MOST_COLUMNS:
-        return shown | {"kind": "cells", "cells": _cells(values.plain(matrix))}
-    return shown | {"kind": "heat", "heat": _heat(matrix)}
+        return shown | {"kind": "cells", "cells": cells(values.plain(matrix))}
+    return shown | {"kind": "heat", "heat": heat(matrix)}
 
 
-def _odd(array: Array) -> str:
+def odd(array: Array) -> str:
     """How many elements are not finite, in words."""
     nans, infinite = int(np.isnan(array).sum()), int(np.isinf(array).sum())
     words = [f"{nans} NaN"] if nans else []
@@ -57,7 +57,8 @@ def as_matrix(array: Array) -> Array:
     return array if array.ndim == 2 else array.reshape(-1, array.shape[-1])
 
 
-def _cells(matrix: Array) -> list[list[str]]:
+def cells(matrix: Array) -> list[list[str]]:
+    """Every element of a matrix as text."""
     return [[_cell(item) for item in row] for row in matrix]
 
 
@@ -68,9 +69,9 @@ def _cell(item: Any) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
-def _heat(matrix: Array) -> dict[str, Any]:
+def heat(matrix: Array, most: int = MOST_HEAT) -> dict[str, Any]:
     """Means of equal tiles; the last ones may be cut. A tile with anything that is no finite number has no mean."""
-    row_step, column_step = (-(-size // MOST_HEAT) for size in matrix.shape)
+    row_step, column_step = (-(-size // most) for size in matrix.shape)
     rows, row_starts = _read(matrix.shape[0], row_step)
     columns, column_starts = _read(matrix.shape[1], column_step)
     read = values.plain(matrix[np.ix_(rows, columns)])
@@ -81,13 +82,13 @@ def _heat(matrix: Array) -> dict[str, Any]:
         means = sums / counts
     finite = means[np.isfinite(means)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
-    most = max(abs(low), abs(high))
+    largest = max(abs(low), abs(high))
     return {
         "rows": means.shape[0],
         "columns": means.shape[1],
         "values": [[_rounded(item) for item in row] for row in means],
-        "low": _rounded(-most if low < 0 else 0.0),
-        "high": _rounded(most if high > 0 else 0.0),
+        "low": _rounded(-largest if low < 0 else 0.0),
+        "high": _rounded(largest if high > 0 else 0.0),
         "row_step": row_step,
         "column_step": column_step,
     }

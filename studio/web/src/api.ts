@@ -1,6 +1,7 @@
 // The server's HTTP side: catalogue, files, documents, downloads.
 
-import type { Catalogue, DataFile, Files, Origins, Preview, Problem } from "./protocol";
+import { host } from "./host";
+import type { Catalogue, DataFile, Explained, Files, Origins, Preview, Problem } from "./protocol";
 import { Refused } from "./logic/connection";
 
 async function problemOf(response: Response): Promise<Error> {
@@ -14,7 +15,7 @@ async function problemOf(response: Response): Promise<Error> {
 }
 
 async function get<T>(path: string): Promise<T> {
-  const response = await fetch(path, { credentials: "same-origin" });
+  const response = await host.fetch(path);
   if (!response.ok) throw await problemOf(response);
   return (await response.json()) as T;
 }
@@ -27,14 +28,20 @@ export const api = {
   rows: (document: string, block: string, pin: string, row: number) =>
     get<Origins>(`/api/documents/${encodeURIComponent(document)}/rows?${new URLSearchParams({ block, pin, row: String(row) })}`),
 
+  explain: (document: string, block: string, pin: string, index: number[]) => get<Explained>(`/api/documents/${encodeURIComponent(document)}/explain?${new URLSearchParams({ block, pin, index: index.join(",") })}`),
+
+  /** A result, or its difference from another run: rows, colours, counts, series or points of it. */
+  look: <T>(document: string, what: string, query: Record<string, string | number | boolean | null>) =>
+    get<T>(`/api/documents/${encodeURIComponent(document)}/look/${what}?${new URLSearchParams(Object.entries(query).flatMap(([name, value]) => (value === null ? [] : [[name, String(value)]])))}`),
+
   async document(opening: Opening): Promise<string> {
-    const response = await fetch("/api/documents", { method: "POST", credentials: "same-origin", headers: { "Content-Type": "application/json" }, body: JSON.stringify(opening) });
+    const response = await host.fetch("/api/documents", { method: "POST", body: JSON.stringify(opening) });
     if (!response.ok) throw await problemOf(response);
     return ((await response.json()) as { document: string }).document;
   },
 
   async discard(draft: string): Promise<void> {
-    const response = await fetch(`/api/drafts/${encodeURIComponent(draft)}`, { method: "DELETE", credentials: "same-origin" });
+    const response = await host.fetch(`/api/drafts/${encodeURIComponent(draft)}`, { method: "DELETE" });
     if (!response.ok) throw await problemOf(response);
   },
 
@@ -42,7 +49,7 @@ export const api = {
   preview: (document: string, path: string) => get<Preview>(`/api/documents/${encodeURIComponent(document)}/data/preview?${new URLSearchParams({ path })}`),
 
   async keepData(document: string, name: string, data: string): Promise<string> {
-    const response = await fetch(`/api/documents/${encodeURIComponent(document)}/data`, { method: "POST", credentials: "same-origin", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ name, data }) });
+    const response = await host.fetch(`/api/documents/${encodeURIComponent(document)}/data`, { method: "POST", body: JSON.stringify({ name, data }) });
     if (!response.ok) throw await problemOf(response);
     return ((await response.json()) as { path: string }).path;
   },
@@ -50,20 +57,15 @@ export const api = {
   /** Whether the server still knows this browser: after a restart it has a new key. */
   async isKnown(): Promise<boolean | null> {
     try {
-      return (await fetch("/api/files", { credentials: "same-origin" })).status !== 403;
+      return (await host.fetch("/api/files")).status !== 403;
     } catch {
       return null; // it is not there
     }
   },
 
-  /** Fetches a file and hands it to the browser to keep; errors come back as errors rather than as a page. */
-  async download(path: string, fallback: string): Promise<string> {
-    const response = await fetch(path, { credentials: "same-origin" });
-    if (!response.ok) throw await problemOf(response);
-    const header = response.headers.get("Content-Disposition") ?? "";
-    const encoded = /filename\*=utf-8''([^;]+)/i.exec(header)?.[1];
-    const name = (encoded && decodeURIComponent(encoded)) ?? /filename="?([^";]+)"?/i.exec(header)?.[1] ?? fallback;
-    const address = URL.createObjectURL(await response.blob());
+  /** Hands what was made here to the browser to keep. */
+  keep(content: Blob, name: string): void {
+    const address = URL.createObjectURL(content);
     const link = document.createElement("a");
     link.href = address;
     link.download = name;
@@ -71,6 +73,16 @@ export const api = {
     link.click();
     link.remove();
     setTimeout(() => URL.revokeObjectURL(address), 10_000);
+  },
+
+  /** Fetches a file and hands it to the browser to keep; errors come back as errors rather than as a page. */
+  async download(path: string, fallback: string): Promise<string> {
+    const response = await host.fetch(path);
+    if (!response.ok) throw await problemOf(response);
+    const header = response.headers.get("Content-Disposition") ?? "";
+    const encoded = /filename\*=utf-8''([^;]+)/i.exec(header)?.[1];
+    const name = (encoded && decodeURIComponent(encoded)) ?? /filename="?([^";]+)"?/i.exec(header)?.[1] ?? fallback;
+    api.keep(await response.blob(), name);
     return name;
   },
 

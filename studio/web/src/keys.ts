@@ -3,8 +3,10 @@
 import { aligned, nudge, type Place } from "./logic/arrange";
 import { noteOf } from "./logic/flow";
 import { groupSelected, ungroupSelected } from "./groups";
+import { inCell } from "./host";
 import { openDialog, say, store } from "./store";
-import { copied, drop, duplicate, endWire, keepCopy, pasteText, redo, removeSelected, run, save, select, selectedBlocks, selection, stop, undo } from "./studio";
+import { copy, duplicate, pasteText } from "./clipboard";
+import { drop, endWire, redo, removeSelected, run, save, select, selectedBlocks, selection, stop, undo } from "./studio";
 import { fit, nextFitting, placeForNew, zoomBy } from "./view";
 
 const isField = (target: EventTarget | null): boolean => target instanceof HTMLElement && (/^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) || target.isContentEditable);
@@ -41,7 +43,7 @@ function withControl(event: KeyboardEvent, inField: boolean): boolean {
   const key = event.key.toLowerCase();
   const page: Record<string, () => void> = {
     s: () => void save(),
-    o: () => openDialog({ kind: "open" }),
+    ...(inCell ? {} : { o: () => openDialog({ kind: "open" }) }),
     k: () => openDialog({ kind: "add", adding: { at: null, wire: null } }),
     enter: () => void run(),
     z: () => void (event.shiftKey ? redo() : undo()), // in fields too: see parts/Field
@@ -112,8 +114,7 @@ const canCopy = (event: ClipboardEvent): boolean => !isField(event.target) && !S
 function onCopy(event: ClipboardEvent): void {
   if (!canCopy(event)) return;
   event.preventDefault();
-  event.clipboardData?.setData("text/plain", keepCopy(copied()));
-  say(`Copied ${selectedBlocks().length === 1 ? selectedBlocks()[0] : `${selectedBlocks().length} blocks`}.`);
+  event.clipboardData?.setData("text/plain", copy());
 }
 
 function onCut(event: ClipboardEvent): void {

@@ -1,15 +1,18 @@
 // The page's end of the line: what the server tells goes into the store; commands go out, and what is refused is told and shown.
 
 import { api } from "./api";
+import { host, inCell } from "./host";
 import { roomsBelow } from "./logic/arrange";
 import { cardHeight, cardWidth } from "./logic/card";
-import { Connection, Refused, type Line } from "./logic/connection";
+import { Connection, Refused } from "./logic/connection";
 import { edgesOf, nodesOf, withFrames } from "./logic/flow";
-import { applyPage, applyRecorded, applyResults, EMPTY_PAGE, pageFile, type PageState } from "./logic/page";
+import { applyPage, applyResults, EMPTY_PAGE, pageFile, type PageState } from "./logic/page";
+import { applyProgress, applyRuns } from "./logic/runs";
 import { wiresOf } from "./logic/wires";
 import type { Problem, ServerEvent } from "./protocol";
 import { hush, operatorOf, say, store, type State } from "./store";
 import { open, showTab } from "./tabs";
+import { keptFolds } from "./folds";
 import { keepView } from "./view";
 
 let connection: Connection | null = null;
@@ -39,7 +42,9 @@ function hear(event: ServerEvent): void {
   } else if (event.event === "results") {
     store.set((state) => ({ results: applyResults(state.results, event) }));
   } else if (event.event === "progress") {
-    store.set((state) => ({ progress: event, recorded: applyRecorded(state.recorded, state.progress, event) }));
+    store.set((state) => ({ progress: event, runs: applyProgress(state.runs, event) }));
+  } else if (event.event === "runs") {
+    store.set((state) => ({ runs: applyRuns(event.whole ? [] : state.runs, event), before: event.before }));
   } else if (event.event === "disk") {
     store.set({ disk: true });
     say("The file has changed on disk.", true);
@@ -51,15 +56,15 @@ function hear(event: ServerEvent): void {
 export function join(document: string): void {
   connection?.close();
   keepView();
-  store.set({ document, page: EMPTY_PAGE, wires: [], results: {}, progress: null, recorded: {}, evaluated: {}, nodes: [], edges: [], selected: null, wiring: null, pinErrors: {}, refused: {}, rooms: {}, lit: {}, fed: {}, disk: false, lost: null });
-  const client = crypto.randomUUID(); // numbers of commands begin anew with each; a stored name would be inherited by a duplicated tab
-  const address = new URL(`/ws?${new URLSearchParams({ document, client })}`, location.href);
-  address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
-  const here = new URL(location.href);
-  here.search = `?${new URLSearchParams({ document })}`;
-  history.replaceState(null, "", here);
+  store.set({ document, page: EMPTY_PAGE, wires: [], results: {}, progress: null, obstacles: [], folded: keptFolds(document), runs: [], hiddenRuns: new Set(), before: false, sliders: [], evaluated: {}, nodes: [], edges: [], selected: null, wiring: null, pinErrors: {}, refused: {}, rooms: {}, lit: {}, fed: {}, disk: false, lost: null });
+  const client = inCell ? "" : crypto.randomUUID(); // numbers of commands begin anew with each; a stored name would be inherited by a duplicated tab
+  if (!inCell) {
+    const here = new URL(location.href);
+    here.search = `?${new URLSearchParams({ document })}`;
+    history.replaceState(null, "", here);
+  }
   connection = new Connection({
-    connect: () => new WebSocket(address) as unknown as Line,
+    connect: () => host.connect(document, client),
     event: hear,
     state: (state) => {
       const before = store.get().connection;
@@ -76,12 +81,17 @@ export function join(document: string): void {
   });
 }
 
+const FORGOTTEN = "The kernel does not answer. If it was restarted, run the cell again; if it is busy, this page goes on when it is ready.";
 const LOCKED = "The studio was restarted and has a new key. Open the address that it has printed, in another tab; this page stays here and goes on then.";
 
 /** The server has forgotten the page: give it the one that is on the screen, so that nothing is lost. */
 async function bringBack(): Promise<void> {
   const { page, document } = store.get();
   if (!document) return;
+  if (inCell) {
+    store.set({ lost: FORGOTTEN });
+    return;
+  }
   if (page === EMPTY_PAGE) {
     if (await open({ new: true })) say("That page is not there any more; this is a new one.", true);
     return;

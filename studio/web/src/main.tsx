@@ -9,8 +9,12 @@ import "./styles/cards.css";
 import "./styles/literals.css";
 import "./styles/results.css";
 import "./styles/dialogs.css";
+import "./styles/runs.css";
+import "./styles/looks.css";
+import "./styles/scale.css";
 import { createRoot } from "react-dom/client";
 import { App } from "./App";
+import { inCell } from "./host";
 import { listen } from "./keys";
 import { beginTour } from "./parts/Tour";
 import { say, store } from "./store";
@@ -21,7 +25,7 @@ const root = document.getElementById("studio");
 if (!root) throw new Error("index.html has no place for the studio");
 createRoot(root).render(<App />);
 listen();
-beginTour();
+if (!inCell) beginTour();
 
 // Files may be dropped anywhere, not only on the canvas.
 addEventListener("dragover", (event) => event.preventDefault());
@@ -34,7 +38,7 @@ addEventListener("drop", (event) => {
 // The server keeps a draft of everything it was told; only what it was not told could be lost.
 addEventListener("beforeunload", (event) => {
   const { connection, page } = store.get();
-  if (connection !== "online" && (page.dirty || unanswered() > 0)) event.preventDefault();
+  if (!inCell && connection !== "online" && (page.dirty || unanswered() > 0)) event.preventDefault();
 });
 
 start().catch((error: unknown) => {

@@ -18,7 +18,7 @@ export interface PinDoc {
 
 export interface AttributeDoc {
   name: string;
-  kind: "bool" | "int" | "float" | "text" | "dtype" | "shape" | "list" | "value";
+  kind: "bool" | "int" | "float" | "text" | "dtype" | "shape" | "list" | "numbers" | "value";
   default: unknown;
   required: boolean;
   dtypes: string[]; // for kind dtype: what may be chosen
@@ -89,6 +89,16 @@ export interface Problem {
   value?: unknown;
 }
 
+export interface Heat {
+  rows: number;
+  columns: number; // of the picture; each cell may stand for several elements
+  values: (number | null)[][]; // null: not a finite number
+  low: number;
+  high: number; // zero-centred: low = −high where there are both signs, both 0 where all is
+  row_step: number;
+  column_step: number;
+}
+
 export interface Value {
   signal: string; // float32 [3, 3]
   dtype: string;
@@ -97,15 +107,7 @@ export interface Value {
   odd: string; // how many elements are not finite: 3 NaN, 1 infinity; empty where all are
   kind: "cells" | "heat" | "empty";
   cells: string[][]; // kind cells: every element as text, rows of a matrix (a vector is one column, a scalar one cell)
-  heat: {
-    rows: number;
-    columns: number; // of the picture; each cell may stand for several elements
-    values: (number | null)[][]; // null: not a finite number
-    low: number;
-    high: number; // zero-centred: low = −high where there are both signs, both 0 where all is
-    row_step: number;
-    column_step: number;
-  } | null;
+  heat: Heat | null;
 }
 
 export interface Result {
@@ -154,7 +156,29 @@ export interface ProgressEvent {
   done: number;
   total: number;
   block: string | null;
+  run: number | null; // the run that records
+  begins: number; // the step from which on `recorded` has its values
   recorded: Record<string, (number | null)[]>; // null: not a finite number
+}
+
+export interface Run {
+  id: number;
+  name: string;
+  asked: number; // steps
+  steps: number; // that were taken, when it ended or paused
+  paused: boolean;
+  about: string; // of a sweep: what was set
+  outputs: string[];
+  marks: { step: number; text: string }[]; // after which step what was changed
+  compared: boolean; // its results can be compared with others
+  values: Record<string, (number | null)[]> | null; // null: as they were told
+}
+
+export interface RunsEvent {
+  event: "runs";
+  whole: boolean;
+  runs: Run[];
+  before: boolean; // there are results of the run before to compare with
 }
 
 export interface DiskEvent {
@@ -166,7 +190,7 @@ export interface SavedEvent {
   path: string;
 }
 
-export type ServerEvent = PageEvent | ResultsEvent | ProgressEvent | DiskEvent | SavedEvent;
+export type ServerEvent = PageEvent | ResultsEvent | ProgressEvent | DiskEvent | SavedEvent | RunsEvent;
 
 export interface Answer {
   n: number;
@@ -199,4 +223,101 @@ export interface Preview {
 
 export interface Origins {
   rows: Record<string, number[]>; // input pin → the rows that went into it
+}
+
+export interface Rows {
+  rows: number;
+  columns: number; // of the whole array
+  start: number;
+  column: number; // the first of each
+  ids: number[]; // which row each one is
+  cells: string[][];
+}
+
+export interface Region {
+  top: number;
+  bottom: number;
+  left: number;
+  right: number;
+  heat: Heat;
+}
+
+export interface Histogram {
+  counts: number[];
+  edges: number[];
+  elements: number;
+  nans: number;
+  above: number; // +inf
+  below: number; // −inf
+  zeros: number;
+  least: number | null;
+  largest: number | null;
+  mean: number | null;
+}
+
+export interface Series {
+  ids: number[];
+  columns: number[];
+  values: (number | null)[][];
+}
+
+export interface Projection {
+  ids: number[];
+  points: [number, number][];
+  labels: string[] | null;
+  shares: number[]; // of the variance
+  rows: number;
+  left_out: number; // rows with anything that is not finite
+}
+
+export interface Element {
+  block: string;
+  pin: string;
+  index: number[];
+}
+
+/** An entry of an input, and where on the page it comes from; null for a literal. */
+export interface Entry {
+  input: string;
+  part: number | null;
+  index: number[];
+  value: number | string | boolean;
+  source: Element | null;
+}
+
+/** An entry of a number, what it is multiplied with, and the sum so far. */
+export interface Part {
+  name: string; // grad[0, 1]
+  input: string;
+  part: number | null;
+  index: number[];
+  value: number | string | boolean;
+  source: Element | null;
+  because: Entry[]; // the ids that brought it here
+  factor?: unknown;
+  factor_text?: string;
+  product?: unknown;
+  total?: unknown;
+  is_chosen?: boolean; // the largest of a segment
+  derivative?: unknown;
+}
+
+export interface Explanation {
+  block: string;
+  pin: string;
+  index: number[];
+  op: string;
+  value: number | string | boolean;
+  dtype: string;
+  computed_in: string;
+  formula: string;
+  numbers: string;
+  reason: string;
+  parts: Part[];
+  left_out: number;
+}
+
+export interface Explained {
+  explanation: Explanation;
+  uses: Element[]; // elements of the page that are made with it
 }

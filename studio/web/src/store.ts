@@ -2,11 +2,15 @@
 
 import type { Edge, Node } from "@xyflow/react";
 import { useRef, useSyncExternalStore } from "react";
+import { inCell } from "./host";
 import type { ConnectionState } from "./logic/connection";
-import { EMPTY_PAGE, type PageState, type Recorded } from "./logic/page";
+import { EMPTY_PAGE, type PageState } from "./logic/page";
+import type { Obstacle } from "./logic/route";
+import type { Recording } from "./logic/runs";
 import type { Wire } from "./logic/wires";
 import type { Item } from "./parts/Menu";
-import type { Block, Catalogue, FileEntry, OperatorDoc, Problem, ProgressEvent, Result, Source } from "./protocol";
+import type { Slider } from "./runs";
+import type { Block, Catalogue, Element, FileEntry, OperatorDoc, Problem, ProgressEvent, Result, Source } from "./protocol";
 
 export interface Wiring {
   from: string; // block:pin
@@ -28,12 +32,13 @@ export type Dialog =
   | { kind: "examples" }
   | { kind: "save as" }
   | { kind: "loop" }
+  | { kind: "sweep"; target?: string }
   | { kind: "train" }
   | { kind: "data"; path: string | null; at: [number, number] | null }
   | { kind: "shortcuts" }
   | { kind: "gradients"; output: string }
   | { kind: "rename"; block: string }
-  | { kind: "result"; block: string; pin: string }
+  | { kind: "result"; block: string; pin: string; element?: number[] }
   | { kind: "text"; block: string; name: string; attribute: boolean }
   | { kind: "ask"; title: string; text: string; yes: string; answer: (yes: boolean) => void };
 
@@ -54,8 +59,12 @@ export interface State {
   wires: Wire[];
   results: Record<string, Result>;
   progress: ProgressEvent | null;
-  recorded: Recorded;
-  evaluated: Record<string, number | null>; // means over the examples that are held out
+  runs: Recording[]; // what loops have recorded, the oldest first
+  hiddenRuns: Set<number>;
+  before: boolean; // there are results of the run before
+  dock: { open: boolean; height: number; log: boolean | null; smooth: number }; // log null: as it fits
+  sliders: Slider[];
+  evaluated: Record<string, number | null>; // means over the examples of a split, and which
   connection: ConnectionState;
   lost: string | null; // why trying again is of no use
   disk: boolean; // the file has changed on disk
@@ -73,8 +82,13 @@ export interface State {
   said: { text: string; n: number; alarm: boolean };
   panels: { palette: boolean; inspector: boolean; problems: boolean };
   tour: number | null;
+  lesson: { id: string; step: number; reached: number } | null; // reached: so many steps were done
+  why: Element | null; // the element that was asked about last
+  lookedAt: string; // the result that was looked at last, and how
   editingNote: string | null; // a node
   fed: Record<string, Source>; // what placeholders were fed with from here
+  obstacles: Obstacle[]; // cards that wires are led around; none on pages of very many
+  folded: Set<string>; // cards of which only the head is shown
   far: boolean; // many blocks, seen from afar: cards are drawn without what could not be read
 }
 
@@ -91,7 +105,11 @@ let state: State = {
   wires: [],
   results: {},
   progress: null,
-  recorded: {},
+  runs: [],
+  hiddenRuns: new Set(),
+  before: false,
+  dock: { open: true, height: typeof innerHeight === "undefined" || innerHeight > 800 ? 240 : 180, log: null, smooth: 0 },
+  sliders: [],
   evaluated: {},
   connection: "connecting",
   lost: null,
@@ -108,10 +126,15 @@ let state: State = {
   lit: {},
   dialog: null,
   said: { text: "", n: 0, alarm: false },
-  panels: { palette: !narrow, inspector: !narrow, problems: true },
+  panels: { palette: !narrow && !inCell, inspector: !narrow && !inCell, problems: true },
   tour: null,
+  lesson: null,
+  why: null,
+  lookedAt: "",
   editingNote: null,
   fed: {},
+  obstacles: [],
+  folded: new Set(),
   far: false,
 };
 const listeners = new Set<() => void>();

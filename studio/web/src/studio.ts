@@ -2,13 +2,12 @@
 // here in advance, except where things stand on the canvas.
 
 import { api } from "./api";
-import { base64, clearPinErrors, complain, gesture, isMany, send, showAtPin } from "./line";
-import { GRID, type Place } from "./logic/arrange";
+import { host, inCell } from "./host";
+import { base64, clearPinErrors, complain, gesture, isMany, join, send, showAtPin } from "./line";
+import type { Place } from "./logic/arrange";
 import { Refused } from "./logic/connection";
-import { parse } from "./logic/exact";
 import { noteOf, placedAnew } from "./logic/flow";
-import { brief } from "./logic/heat";
-import { outcome, pageFile, type PageState } from "./logic/page";
+import { outcome, type PageState } from "./logic/page";
 import { endOf, nameOf, withoutWire, type Wire } from "./logic/wires";
 import type { Source } from "./protocol";
 import { openDialog, say, store } from "./store";
@@ -17,15 +16,34 @@ import { keptTabs, open, showTab } from "./tabs";
 // ——— Opening and keeping
 
 export async function start(): Promise<void> {
+  const given = new URLSearchParams(inCell ? "" : location.search);
+  const [document, path] = [host.document ?? given.get("document"), given.get("open")];
+  const opened = document ? Promise.resolve(document) : api.document(path ? { open: path } : { new: true }); // while the catalogue comes
+  opened.catch(() => undefined);
   const catalogue = await api.catalogue();
   store.set({ catalogue, operators: new Map(catalogue.operators.map((operator) => [operator.name, operator])) });
-  void api.files().then(({ pages }) => store.set({ own: pages.filter((page) => page.path.startsWith("blocks/")) }), () => undefined);
-  const given = new URLSearchParams(location.search);
-  const [document, path] = [given.get("document"), given.get("open")];
+  afterFirstPage(() => void api.files().then(({ pages }) => store.set({ own: pages.filter((page) => page.path.startsWith("blocks/")) }), () => undefined));
+  if (host.document) {
+    join(host.document);
+    return;
+  }
   const tabs = keptTabs();
   if (document && tabs.some((tab) => tab.document === document)) store.set({ tabs });
-  if (document) showTab(document);
-  else if (!path || !(await open({ open: path }))) await open({ new: true });
+  try {
+    showTab(await opened);
+  } catch (error) {
+    await open({ new: true });
+    complain(error);
+  }
+}
+
+/** Does what can wait until there is something to see. */
+function afterFirstPage(what: () => void): void {
+  const end = store.subscribe(() => {
+    if (store.get().page.revision < 0) return;
+    end();
+    what();
+  });
 }
 
 export const isData = (name: string): boolean => /\.(csv|npy|npz|parquet|arrow|feather)$/i.test(name);
@@ -41,6 +59,7 @@ export async function openFile(file: File, at: Place | null = null): Promise<voi
     }
     return;
   }
+  if (inCell) return say("A cell shows one page. Open others in Python: Page.load(path).", true);
   if (await open({ data: base64(new Uint8Array(await file.arrayBuffer())), name: file.name })) say(`Opened ${file.name}.`);
 }
 
@@ -168,60 +187,6 @@ export const tidy = async (): Promise<boolean> => {
   return done !== null;
 };
 
-export async function paste(page: { blocks: unknown[] }, at: Place): Promise<void> {
-  const ok = await gesture("paste", { blocks: page.blocks, at });
-  if (!ok) return;
-  const ids = ok["blocks"] as string[];
-  select(ids);
-  say(`Pasted ${ids.length === 1 ? ids[0] : `${ids.length} blocks`}.`);
-}
-
-export const copied = (ids = selectedBlocks()): string => pageFile(store.get().page, ids.filter((id) => store.get().page.blocks[id]?.op !== "Group"));
-
-// What was copied last, for menus: a browser lets a page read its clipboard only if the user agrees.
-let clipboard = "";
-
-export async function copySelected(): Promise<void> {
-  clipboard = copied();
-  await navigator.clipboard?.writeText(clipboard).catch(() => undefined);
-  say(`Copied ${counted(selectedBlocks().length)}.`);
-}
-
-export async function cutSelected(): Promise<void> {
-  const count = selectedBlocks().length;
-  await copySelected();
-  await removeSelected();
-  say(`Cut ${counted(count)}.`);
-}
-
-const counted = (count: number): string => (count === 1 ? "1 block" : `${count} blocks`);
-
-export const keepCopy = (text: string): string => (clipboard = text);
-
-export async function pasteCopied(at: Place): Promise<void> {
-  const text = (await navigator.clipboard?.readText?.().catch(() => "")) || clipboard;
-  await pasteText(text, at);
-}
-
-export async function pasteText(text: string, at: Place): Promise<void> {
-  try {
-    const page = parse(text) as { rowgrad_page?: number; blocks?: unknown[] } | null;
-    if (!page?.rowgrad_page || !Array.isArray(page.blocks)) throw new Error();
-    await paste({ blocks: page.blocks }, at);
-  } catch {
-    if (text) say("What is in the clipboard is not a page.", true);
-  }
-}
-
-export async function duplicate(ids = selectedBlocks()): Promise<void> {
-  const { page } = store.get();
-  if (!ids.length) return;
-  const group = page.groups.find((item) => item.name === ids[0]);
-  if (group && ids.length === 1) return void (await gesture("copy_group", { group: group.name, at: [group.at[0] + 40, group.at[1] + 40] }).then((ok) => ok && select([String(ok["group"])])));
-  const corner = (axis: 0 | 1): number => Math.min(...ids.map((id) => page.blocks[id]?.at[axis] ?? 0));
-  await paste(parse(copied(ids)) as unknown as { blocks: unknown[] }, [corner(0) + 4 * GRID, corner(1) + 4 * GRID]);
-}
-
 export async function changeNote(id: string | null, text?: string, at?: Place): Promise<string | null> {
   const note = store.get().page.notes.find((item) => item.id === id);
   const ok = await gesture("note", { ...(id ? { id } : {}), text: text ?? note?.text ?? "", at: at ?? note?.at ?? [0, 0] });
@@ -314,41 +279,28 @@ export const endWire = (): void => {
 
 // ——— Running
 
-async function running(what: string, given: Record<string, unknown>, label: string): Promise<void> {
-  const ok = await gesture(what, given);
-  if (!ok) return;
+export async function running(what: string, given: Record<string, unknown>, label: string): Promise<Record<string, unknown> | null> {
+  const ok = await gesture(what, what === "resume" ? { run: given["run"] } : given);
+  if (!ok) return null;
   const { results } = store.get();
   const asked = Number(given["steps"] ?? 0);
   const taken = Number(ok["steps"] ?? asked);
   if (what === "step") say(ok["block"] ? `Ran ${String(ok["block"])}.` : "Nothing is due.");
+  else if (ok["paused"]) say(`Paused after step ${taken} of ${asked}: change what you like, then resume.`);
   else if (taken < asked) say(`${label} ended after ${taken}: ${outcome(results)}.`);
   else say(`${label} finished: ${outcome(results)}.`);
+  return ok;
 }
 
-export const run = (): Promise<void> => running("run", {}, "Run");
-export const runTo = (block: string): Promise<void> => running("run_to", { block }, `Run to ${block}`);
-export const step = (): Promise<void> => running("step", {}, "Step");
-export const loop = (steps: number, record: string[]): Promise<void> => {
-  store.set({ recorded: {}, evaluated: {} });
-  return running("loop", { steps, record }, `Loop of ${steps} steps`);
-};
-/** The means of outputs over the examples that are held out, beside the chart. */
-export async function evaluate(outputs: string[]): Promise<void> {
-  const ok = await gesture("evaluate", { outputs, split: "test" });
-  if (!ok) return;
-  const evaluated = ok["values"] as Record<string, number | null>;
-  store.set({ evaluated });
-  say(`On the examples held out: ${Object.entries(evaluated).map(([name, value]) => `${name} ${value === null ? "is not a number" : brief(value)}`).join(", ")}.`);
-}
+export const run = async (): Promise<void> => void (await running("run", {}, "Run"));
+export const runTo = async (block: string): Promise<void> => void (await running("run_to", { block }, `Run to ${block}`));
+export const step = async (): Promise<void> => void (await running("step", {}, "Step"));
 
 export const stop = async (): Promise<void> => {
   if (await gesture("stop")) say("Stopped.");
 };
 export const reset = async (): Promise<void> => {
-  if (await gesture("reset")) {
-    store.set({ recorded: {} });
-    say("Forgot results and variables.");
-  }
+  if (await gesture("reset")) say("Forgot results and variables.");
 };
 export const feed = (block: string, value: Source): Promise<Record<string, unknown>> => send("feed", { block, value });
 

@@ -126,8 +126,13 @@ export function jumpTo(block: string, pin?: string | null, kind: "input" | "outp
   if (!store.get().page.blocks[block]) return;
   select([block]);
   reveal(block, 0.55);
-  // The block may have to be drawn first.
+  // The block may have to be drawn first. Who presses a key meanwhile keeps the focus where it is.
+  let pressed = false;
+  const note = (): void => void (pressed = true);
+  addEventListener("keydown", note, { capture: true });
   setTimeout(() => {
+    removeEventListener("keydown", note, { capture: true });
+    if (pressed) return;
     const target = (field && document.querySelector<HTMLElement>(`.card input[aria-label="${CSS.escape(field)}"]`)) || (pin && pinElement(kind, `${block}:${pin}`)) || document.querySelector<HTMLElement>(`.react-flow__node[data-id="${CSS.escape(block)}"]`);
     target?.focus({ preventScroll: true });
   }, 60);

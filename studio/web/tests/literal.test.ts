@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Exact, stringify } from "../src/logic/exact";
-import { asSource, blankFor, isLarge, isTable, leafProblem, literalOf, read, readLeaf, readShape, shapeOf, tableOf, textOf, withCell, withColumn, withoutColumn, withoutRow, withRow, type Nested } from "../src/logic/literal";
+import { asSource, blankFor, isLarge, isTable, leafProblem, literalOf, read, readLeaf, readNumbers, readShape, shapeOf, tableOf, textOf, withCell, withColumn, withoutColumn, withoutRow, withRow, type Nested } from "../src/logic/literal";
 
 const FLOATS = ["float32", "float64"];
 const INDICES = ["int32", "int64"];
@@ -135,4 +135,12 @@ test("shapes", () => {
   assert.deepEqual(readShape("[]"), { ok: true, value: [] });
   assert.deepEqual(readShape(""), { ok: true, value: null });
   for (const text of ["[1,]", "[-1]", "1.5", "a b"]) assert.ok(!readShape(text).ok, text);
+});
+
+test("numbers are read with or without brackets, and what is none is named", () => {
+  assert.deepEqual(readNumbers("[1, -2.5, 1e3]"), { ok: true, value: [1, -2.5, 1000] });
+  assert.deepEqual(readNumbers(" 0.5,2 "), { ok: true, value: [0.5, 2] });
+  assert.deepEqual(readNumbers("[]"), { ok: true, value: [] });
+  assert.deepEqual(readNumbers("1, x"), { ok: false, message: "x is no number." });
+  assert.deepEqual(readNumbers("1,,2"), { ok: false, message: "A number is missing." });
 });

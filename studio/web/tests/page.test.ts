@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { edgesOf, nodesOf, placedAnew } from "../src/logic/flow";
-import { applyPage, applyRecorded, applyResults, EMPTY_PAGE, outcome, pageFile, progressText } from "../src/logic/page";
+import { applyPage, applyResults, EMPTY_PAGE, outcome, pageFile, progressText } from "../src/logic/page";
 import { curve, endOf, labelOf, upstream, wiresAt, wiresOf, withoutWire } from "../src/logic/wires";
 import type { Block, PageEvent, ProgressEvent, Result } from "../src/protocol";
 
@@ -18,7 +18,7 @@ const block = (id: string, inputs: Block["inputs"] = {}, at: [number, number] = 
   pins: null,
 });
 const event = (blocks: PageEvent["blocks"], order: string[], whole = false): PageEvent => ({ event: "page", whole, revision: 1, name: "p", path: null, dirty: true, undo: null, redo: null, blocks, order, groups: [], notes: [], problems: [] });
-const progress = (change: Partial<ProgressEvent>): ProgressEvent => ({ event: "progress", running: true, step: 0, steps: 3, done: 0, total: 0, block: null, recorded: {}, ...change });
+const progress = (change: Partial<ProgressEvent>): ProgressEvent => ({ event: "progress", running: true, step: 0, steps: 3, done: 0, total: 0, block: null, run: 1, begins: 0, recorded: {}, ...change });
 
 test("changes keep what is the same", () => {
   const first = applyPage(EMPTY_PAGE, event({ a: block("a"), b: block("b", { x: "a:y" }) }, ["a", "b"], true));
@@ -40,19 +40,6 @@ test("results, and what they come to", () => {
   const all = applyResults({}, { event: "results", whole: true, blocks: { a: result("done"), b: result("failed"), c: result("skipped") } });
   assert.equal(outcome(all), "1 done, 1 failed, 1 skipped");
   assert.equal(outcome(applyResults(all, { event: "results", whole: false, blocks: { b: null, c: null } })), "1 done");
-});
-
-test("recorded values grow, and begin anew with the next loop", () => {
-  let recorded = applyRecorded({}, null, progress({ recorded: { "l:y": [3, 2] } }));
-  recorded = applyRecorded(recorded, progress({}), progress({ recorded: { "l:y": [1] } }));
-  recorded = applyRecorded(recorded, progress({}), progress({ running: false, recorded: { "l:y": [0.5] } }));
-  assert.deepEqual(recorded, { "l:y": [3, 2, 1, 0.5] });
-  assert.deepEqual(applyRecorded(recorded, progress({ running: false }), progress({ recorded: {} })), {});
-});
-
-test("a single run forgets no chart", () => {
-  const kept = { "l:y": [1, 2] };
-  assert.equal(applyRecorded(kept, null, progress({ steps: 1 })), kept);
 });
 
 test("where a run stands", () => {

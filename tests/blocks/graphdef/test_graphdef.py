@@ -12,13 +12,13 @@ import example_pages
 from rowgrad._ops import Operator
 from rowgrad._runtime.dtypes import NUMPY
 from rowgrad.blocks import Page, Session
-from rowgrad.blocks._graphdef.names import GRAPH_OPS
+from rowgrad.blocks._graphdef.names import GRAPH_OPS, PARTS
 from rowgrad.blocks._graphdef.recipes import RECIPES
 from rowgrad.blocks.operators import BLOCKS
 from rowgrad.errors import FileError, PageError
 
 EXPORTED = [name for name in example_pages.EXAMPLES
-            if {name} & {*GRAPH_OPS, *RECIPES, "ConcatOffset", "Const", "Variable"}]  # fmt: skip
+            if {name} & {*GRAPH_OPS, *RECIPES, *PARTS, "Const", "Variable"}]  # fmt: skip
 OWN = [name for name in example_pages.EXAMPLES if name not in EXPORTED]
 
 

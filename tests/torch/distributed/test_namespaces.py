@@ -67,7 +67,8 @@ def run(machines: list[tuple[str, str]], folder: Path, exact: str) -> list[dict[
     for rank, (name, interface) in enumerate(machines):
         environment = {
             **os.environ, "PYTHONPATH": str(Path(rowgrad.__file__).parents[1]), "GLOO_SOCKET_IFNAME": interface,
-            "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": ADDRESSES[0], "MASTER_PORT": "29571",
+            "RANK": str(rank), "WORLD_SIZE": "2", "ROWGRAD_SHARED_MEMORY": "0",
+            "MASTER_ADDR": ADDRESSES[0], "MASTER_PORT": "29571",
         }  # fmt: skip
         command = ["ip", "netns", "exec", name, sys.executable, str(JOB), str(folder / f"{rank}.npz"), interface, exact]
         processes.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))

@@ -167,11 +167,11 @@ def test_a_rank_that_left_a_step_early_is_found_by_all(ranks, go_wrong, places):
 def failed_between_messages(group):
     """After an error of its own in the middle of an exchange a rank refuses to mix up messages."""
     bag = ShardedEmbeddingBag(10, 3, group=group)
-    swap = bag.exchange.swap
-    bag.exchange.swap = None
+    trade = bag.exchange.trade
+    bag.exchange.trade = None
     with pytest.raises(TypeError):
         bag(torch.tensor([[1]]))
-    bag.exchange.swap = swap
+    bag.exchange.trade = trade
     try:
         bag(torch.tensor([[1]]))
     except RowgradError as error:

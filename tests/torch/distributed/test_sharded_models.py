@@ -75,7 +75,7 @@ def test_what_travels_is_what_is_needed(ranks, exact, weighted):
     unique = 3
     expected = {
         "counts": 2 * 56,
-        "ids": 4 * entries + 4 * runs + (4 * entries if weighted else 0),
+        "ids": 16 + 4 * entries + 4 * runs + (4 * entries if weighted else 0),
         "rows": (unique if exact else runs) * row,
         "gradients": runs * row,
     }

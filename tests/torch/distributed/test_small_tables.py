@@ -61,7 +61,7 @@ def train(group, combiner, weighted, fused):
             output = bag(mine, **given)
         else:
             request = bag.start(mine, **given)
-            pooled.append(request.runs is not None)
+            pooled.append(request.rows is not None)
             output = bag(request)
         (output * slopes[begin:end] + 0.1 * output * output).sum().backward()
         if plain:

@@ -15,7 +15,7 @@ KINDS = (".npy", ".npz", ".csv", ".parquet", ".arrow", ".feather")
 
 
 def inside(folder: Path | None, name: Any) -> Path:
-    """The file called `name` in `folder` (the current one, if None); a way out of it is refused."""
+    """The file called `name` in `folder` (the current one, if None); paths that lead outside it are refused."""
     if not isinstance(name, str) or not name or "\0" in name:
         raise FileError(f"{name!r} is no name of a file.")
     texts.check(name, "the name of the file", FileError)

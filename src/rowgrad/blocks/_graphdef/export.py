@@ -20,7 +20,7 @@ from rowgrad._ops.shapes import Shape
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import Array
 from rowgrad.blocks._graphdef import protos
-from rowgrad.blocks._graphdef.names import GRAPH_OPS, INTEGER_DIV, GraphOp
+from rowgrad.blocks._graphdef.names import ATTRIBUTE_NAMES, GRAPH_OPS, INTEGER_DIV, PARTS, GraphOp
 from rowgrad.blocks._graphdef.recipes import RECIPES, Part
 from rowgrad.blocks._graphdef.tensors import NUMBER_OF, write_tensor
 from rowgrad.blocks._groupfile import group_record
@@ -133,7 +133,9 @@ class _Export:
                 self._recipe(block)
             case "operator" if block.op == "ConcatOffset":
                 self._concat_offset(block)
-            case "operator" | "map" if block.op in GRAPH_OPS:
+            case "operator" if block.op in PARTS:
+                self._one_part(block)
+            case "operator" | "map" | "print" | "assert" if block.op in GRAPH_OPS:
                 self._operator(block, GRAPH_OPS[block.op])
             case role:
                 why = WHY_NOT.get(role, "TensorFlow has no such operator; it is rowgrad's own.")
@@ -199,7 +201,8 @@ class _Export:
         attributes: dict[str, Any] = {name: self._dtype(block, variable) for name, variable in entry.types.items()}
         settings = self.page.inferred(block.id).attributes
         kinds = {attribute.name: attribute.kind for attribute in block.operator.attributes}
-        attributes |= {name: _plain(settings[name], kinds[name]) for name in entry.attributes}
+        attributes |= {ATTRIBUTE_NAMES.get((block.op, name), name): _plain(settings[name], kinds[name])
+                       for name in entry.attributes}  # fmt: skip
         for pin, name in entry.lists.items():
             signals = self.page.inferred(block.id).inputs[pin]
             assert isinstance(signals, list)
@@ -236,6 +239,17 @@ class _Export:
         self._node(offsets, "ConcatOffset", [axis, *shapes], {"N": len(shapes), "shape_type": dtype})
         position = self.page.inferred(block.id).attributes["position"]
         self._node(self.nodes[block.id], "Identity", [f"{offsets}:{position}"], {"T": dtype})
+
+    def _one_part(self, block: Block) -> None:
+        """TensorFlow's Split and Unpack give all parts, the block one."""
+        pins, which, _, count = PARTS[block.op]
+        settings = self.page.inferred(block.id).attributes
+        others = {name: value for name, value in settings.items() if name not in (which, count)}
+        parts = self._free(f"{self.nodes[block.id]}/parts")
+        dtype = self._dtype(block, "T")
+        inputs = [name for pin in pins for name in self._sources(block, pin)]
+        self._node(parts, block.op, inputs, {"T": dtype, count: settings[count], **others})
+        self._node(self.nodes[block.id], "Identity", [f"{parts}:{settings[which]}"], {"T": dtype})
 
     def _recipe(self, block: Block) -> None:
         names = {
@@ -361,7 +375,8 @@ class _Export:
                 if isinstance(value, _Types):
                     attr.list.type.extend(NUMBER_OF[str(each)] for each in value)
                 elif value:
-                    (attr.list.i if isinstance(value[0], int) else attr.list.s).extend(value)
+                    kinds = {int: attr.list.i, float: attr.list.f}
+                    kinds.get(type(value[0]), attr.list.s).extend(value)
             else:
                 attr.type = NUMBER_OF[str(value)]
         return node

@@ -17,7 +17,7 @@ from rowgrad._ops.catalogue import REQUIRED
 from rowgrad._runtime.dtypes import Array
 from rowgrad.blocks._graphdef.building import Builder, Given
 from rowgrad.blocks._graphdef.matching import Match, find, is_constant
-from rowgrad.blocks._graphdef.names import KNOWN, GraphOp
+from rowgrad.blocks._graphdef.names import ATTRIBUTE_NAMES, KNOWN, PARTS, GraphOp
 from rowgrad.blocks._graphdef.reading import Edge, Node, sorted_nodes
 from rowgrad.blocks._graphdef.tensors import Reader, bad
 from rowgrad.blocks.model import Wire
@@ -33,13 +33,13 @@ OTHERS = (
     "Const",
     "Placeholder",
     "NoOp",
-    "ConcatOffset",
+    *PARTS,
     "ScatterSub",
-    "StridedSlice",
     "DeepCopy",
     "ReadVariableOp",
     *VARIABLES,
 )
+KINDS = {"bool": "b", "int": "i", "text": "s", "dtype": "type", "list": "list", "numbers": "list"}
 LARGEST_LITERAL = 1024  # elements of a constant that becomes a literal because of its name
 
 
@@ -121,16 +121,16 @@ class _Import:
             self._take_variable(node)
         elif node.op in READS and node.inputs and self._is_variable(node.inputs[0]):
             self._take_read(node)
-        elif node.op == "ConcatOffset":
-            self._take_offsets(node)
-        elif node.op == "Identity" and node.inputs and self.nodes[node.inputs[0].node].op == "ConcatOffset":
-            self._take_offset(node, self.nodes[node.inputs[0].node], node.inputs[0].output)
+        elif node.op in PARTS:
+            self._take_parts(node)
+        elif node.op == "Identity" and node.inputs and self.nodes[node.inputs[0].node].op in PARTS:
+            self._take_part(node, self.nodes[node.inputs[0].node], node.inputs[0].output)
         elif node.op == "ScatterSub":
             var, indices, updates = self._inputs(node, ("var", "indices", "updates")).values()
             one = Given(np.array(1, self.build.numpy(updates)), None)
             self._block(node, "SparseApplyGradientDescent", {"var": var, "alpha": one, "grad": updates,
                                                              "indices": indices})  # fmt: skip
-        elif node.op == "StridedSlice":
+        elif node.op == "StridedSlice" and self._is_element(node):
             self._take_element(node)
         elif node.op == "DeepCopy":
             self._take_known(node, *KNOWN["Identity"])
@@ -209,31 +209,44 @@ class _Import:
     def _is_variable(self, edge: Edge) -> bool:
         return edge.node in self.variables and edge.output == 0
 
-    def _take_offsets(self, node: Node) -> None:
-        """TensorFlow's operator gives all offsets: a block for each that is used as it is."""
-        self._inputs(node, ("axis", "shapes"), "ConcatOffset")
+    def _take_parts(self, node: Node) -> None:
+        """TensorFlow's operator gives all parts: a block for each that is used as it is."""
+        self._inputs(node, PARTS[node.op][0], node.op)
         used = {index for user, _, index in node.uses if self.nodes[user].op != "Identity"}
-        for index in sorted(used) if node.uses else range(len(node.inputs) - 1):
-            self._take_offset(node, node, index)
+        for index in sorted(used) if node.uses else range(self._parts(node)):
+            self._take_part(node, node, index)
 
-    def _take_offset(self, node: Node, offsets: Node, index: int) -> None:
-        sources = self._inputs(offsets, ("axis", "shapes"), "ConcatOffset")
-        if index >= len(offsets.inputs) - 1:
-            raise bad(f"an input {offsets.name}:{index}, an output that is not there", node.name)
-        id = self._block(node, "ConcatOffset", sources, {"position": index}, numbered=node is offsets)
-        self.wires[Edge(node.name, index if node is offsets else 0)] = Wire(id, "offset")
+    def _parts(self, node: Node) -> int:
+        """How many parts there are."""
+        count = PARTS[node.op][3]
+        return self._count(node, count, False) if count else len(node.inputs) - 1
 
-    def _take_element(self, node: Node) -> None:
-        """One element of a vector, as TensorFlow takes a size out of a shape; other slices are not read."""
-        source, *limits = self._inputs(node, ("params", "begin", "end", "strides")).values()
-        arrays = [limit.array for limit in limits if isinstance(limit, Given)]
+    def _take_part(self, node: Node, parts: Node, index: int) -> None:
+        pins, which, output, _ = PARTS[parts.op]
+        sources = self._inputs(parts, pins, parts.op)
+        if index >= self._parts(parts):
+            raise bad(f"an input {parts.name}:{index}, an output that is not there", node.name)
+        given = {**self._attributes(parts, parts.op, which), which: index}
+        id = self._block(node, parts.op, sources, given, numbered=node is parts)
+        self.wires[Edge(node.name, index if node is parts else 0)] = Wire(id, output)
+
+    def _is_element(self, node: Node) -> bool:
+        """Whether it takes one element of a vector, as TensorFlow takes a size out of a shape.
+
+        What rowgrad has written is a block as it was.
+        """
+        if len(node.inputs) != 4 or node.mark("at") is not None:
+            return False
+        arrays = [self._array(self.nodes[edge.node]) for edge in node.inputs[1:] if self.nodes[edge.node].op == "Const"]
         given = [array.tolist() for array in arrays if array.shape == (1,) and array.dtype.kind in "iu"]
         masks = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask")
-        is_element = node.attribute("shrink_axis_mask", "i") == 1 and not any(node.attribute(m, "i") for m in masks)
-        if not is_element or len(given) < 3 or given[0] == [-1] or given[1:] != [[given[0][0] + 1], [1]]:
-            raise PageError("of StridedSlice, pages have only what takes one element of a vector.", block=node.name,
-                            code="unknown-operator", value=node.op)  # fmt: skip
-        self._block(node, "Gather", {"params": source, "indices": Given(limits[0].array.reshape(()), None)})
+        is_one = node.attribute("shrink_axis_mask", "i") == 1 and not any(node.attribute(m, "i") for m in masks)
+        return is_one and len(given) == 3 and given[0] != [-1] and given[1:] == [[given[0][0] + 1], [1]]
+
+    def _take_element(self, node: Node) -> None:
+        source, begin, *_ = self._inputs(node, ("params", "begin", "end", "strides")).values()
+        place = begin.array if isinstance(begin, Given) else self._array(self.nodes[node.inputs[1].node])
+        self._block(node, "Gather", {"params": source, "indices": Given(place.reshape(()), None)})
 
     # Parts of blocks
 
@@ -241,7 +254,7 @@ class _Import:
                *, numbered: bool = False) -> str:  # fmt: skip
         id = self.build.add(node, op, inputs, attributes or {}, numbered=numbered)
         operator = BLOCKS[op]
-        if not numbered and op != "ConcatOffset":
+        if not numbered and op not in PARTS:
             for index, pin in enumerate(operator.outputs):
                 if not (operator.updates and index):
                     self.wires[Edge(node.name, index)] = Wire(id, pin.name)
@@ -304,7 +317,7 @@ class _Import:
     def _is_literal(self, node: Node) -> bool:
         """Whether a constant is part of the block that uses it."""
         users = {self.owner.get(user, user) for user, _, _ in node.uses}
-        if node.uses and all(self.nodes[user].op == "StridedSlice" and place for user, place, _ in node.uses):
+        if node.uses and all(self._takes_element(user) and place for user, place, _ in node.uses):
             return True
         if node.mark("at") is not None or len(users) != 1:
             return self._is_absorbed(node)
@@ -312,6 +325,9 @@ class _Import:
             return True
         within = node.name.startswith(f"{users.pop().removesuffix('/Assign')}/")
         return within and self._array(node).size <= LARGEST_LITERAL
+
+    def _takes_element(self, name: str) -> bool:
+        return self.nodes[name].op == "StridedSlice" and self._is_element(self.nodes[name])
 
     def _is_absorbed(self, node: Node) -> bool:
         """Whether a constant is only the axis of gathers, which a page does not write."""
@@ -328,15 +344,18 @@ class _Import:
             self.arrays[node.name] = self.reader.read(tensor, node.name)
         return self.arrays[node.name]
 
-    def _attributes(self, node: Node, op: str) -> dict[str, Any]:
+    def _attributes(self, node: Node, op: str, without: str = "") -> dict[str, Any]:
         """The attributes that are not what they are by default, and those that were given all the same."""
         given = (node.mark("given") or "").split(",")
         attributes = {}
         for attribute in BLOCKS[op].attributes:
-            kind = {"bool": "b", "int": "i", "text": "s", "dtype": "type", "list": "list"}[attribute.kind]
-            value: Any = node.dtype(attribute.name) if kind == "type" else node.attribute(attribute.name, kind)
+            if attribute.name == without:
+                continue
+            kind = KINDS[attribute.kind]
+            name = ATTRIBUTE_NAMES.get((op, attribute.name), attribute.name)
+            value: Any = node.dtype(name) if kind == "type" else node.attribute(name, kind)
             if kind == "list" and value is not None:
-                value = [*map(int, value.i), *(each.decode(errors="replace") for each in value.s)]
+                value = [*map(int, value.i), *map(float, value.f), *(each.decode(errors="replace") for each in value.s)]
             value = value.decode() if isinstance(value, bytes) else value
             if value is None and attribute.default is REQUIRED:
                 raise bad(f"no attribute {attribute.name}, which {node.op} needs", node.name)

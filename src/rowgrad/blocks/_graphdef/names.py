@@ -55,18 +55,29 @@ SAME = (
     "SelectV2", "Maximum", "Minimum", "ArgMax", "ArgMin", "IsFinite", "Abs", "Sign",
     "Floor", "Ceil", "Rint", "Log1p", "Expm1", "OneHot", "Fill", "ClipByValue", "StopGradient",
     "StatelessRandomUniform", "StatelessRandomNormal",
+    "StridedSlice", "StridedSliceGrad", "Pack", "Squeeze", "Tile", "Cumsum", "Where", "Unique", "UniqueWithCounts",
+    "Bincount", "Bucketize", "Pow", "Rsqrt", "Round", "CheckNumerics",
 )  # fmt: skip
 # What takes lists of arrays of several types, or of several lengths, with the attribute that counts the others.
 WITH_LISTS = {
     "StringToHashBucketStrong": "", "SparseCross": "N", "SparseCrossV2": "N", "SparseCrossHashed": "N",
     "RaggedCross": "Nsparse", "RaggedTensorToSparse": "RAGGED_RANK",
-    "RaggedTensorToTensor": "num_row_partition_tensors",
+    "RaggedTensorToTensor": "num_row_partition_tensors", "Print": "U", "Assert": "T",
 }  # fmt: skip
 CALLED = {"ReduceSum": "Sum", "ReduceMean": "Mean", "ReduceMax": "Max", "ReduceMin": "Min", "ReduceAll": "All",
           "ReduceAny": "Any", "Concat": "ConcatV2", "Gather": "GatherV2", "Add": "AddV2",
           "Div": "RealDiv"}  # fmt: skip
 # What TensorFlow's graphs do not need: hints, and what GatherV2 has not.
-HINTS = ("validate_indices", "grad_a", "grad_b")
+HINTS = ("validate_indices", "grad_a", "grad_b", "every")
+# Attributes that graphs call otherwise.
+ATTRIBUTE_NAMES = {("Squeeze", "axis"): "squeeze_dims"}
+# Operators that give all parts at once, where a block gives one: the pins, the attribute that says which, the output,
+# and the attribute that counts the parts, if there is one.
+PARTS = {
+    "ConcatOffset": (("axis", "shapes"), "position", "offset", ""),
+    "Split": (("split_dim", "value"), "index", "output", "num_split"),
+    "Unpack": (("value",), "index", "output", "num"),
+}
 TYPE_NAMES = {"Tseg": "Tsegmentids", "Tnum": "Tnumsegments"}
 REFUSED: dict[str, dict[str, object]] = {
     "GatherV2": {"batch_dims": 0},

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from rowgrad.blocks import looks
 from rowgrad.blocks._picture import drawing
 from rowgrad.blocks._picture.cards import Card, Piece
-from rowgrad.blocks.groups import collapsed, is_in, pins
+from rowgrad.blocks.groups import INSTANCE, Group, collapsed, is_in, pins
 from rowgrad.blocks.results import DONE, FAILED, SKIPPED, WAITING, BlockResult
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def group_frames(page: "Page", cards: Mapping[str, Card]) -> list[Piece]:
         wide = max(card.x + card.reach for card in inside) + room - x
         high = max(card.bottom for card in inside) + room - y
         title = drawing.shorten(name.rpartition("/")[2], wide - 24, 12, bold=True)
-        told = f"group {name}" + (", derived" if group.recipe is not None else "")
+        told = f"group {name}" + _how(group)
         frame = Piece((x, y), wide, wide, high, [
             f'<g class="rg-frame"><title>{drawing.escape(told)}</title>',
             drawing.box(0, 0, wide, high, fill=looks.BOX, stroke=looks.FAINT, radius=12, more=' fill-opacity="0.55"'),
@@ -40,6 +40,13 @@ def group_frames(page: "Page", cards: Mapping[str, Card]) -> list[Piece]:
         frame.x, frame.y = x, y
         frames.append(frame)
     return frames
+
+
+def _how(group: Group) -> str:
+    """How a group came about, after its name."""
+    if group.recipe is None:
+        return ""
+    return f", an instance of {group.recipe.y.block}" if group.recipe.kind == INSTANCE else ", derived"
 
 
 def group_results(page: "Page", results: Mapping[str, BlockResult]) -> dict[str, BlockResult]:

@@ -9,7 +9,7 @@ from importlib import import_module
 from rowgrad import _ops
 from rowgrad.blocks.operators.catalogue import DECLARED
 
-# The modules of this folder that declare operators, with their titles, after the families of sparse operators.
+# The families of operators that only pages have, with their titles, after those of sparse operators.
 _ONLY_PAGES = {
     "elementwise": "Elementwise arithmetic",
     "shaping": "Shapes and axes",
@@ -22,8 +22,10 @@ _ONLY_PAGES = {
     "updates": "New values of variables",
     "page": "Data on pages",
 }
-for _family in (*_ONLY_PAGES, "optimizers", "batches"):  # the latter are of the families "updates" and "page"
-    import_module(f"{__name__}.{_family}")
+# Each has a module of its name in this folder, and these modules declare further operators of them.
+_MORE = ("optimizers", "batches", "slicing", "stacking", "rearranging", "counting", "watching")
+for _module in (*_ONLY_PAGES, *_MORE):
+    import_module(f"{__name__}.{_module}")
 
 FAMILIES = {**_ops.FAMILIES, **_ONLY_PAGES}
 # Everything a page may hold, and, of these, what is a function of arrays.

@@ -35,6 +35,10 @@ _GENERAL = declare(Operator(
         Attribute("ragged", None, "Those of the columns whose rows are of different lengths; each has two more output "
                   "pins, for row splits and for segment ids.", kind="list"),
         Attribute("holdout", 0.0, "The share of the examples that is kept for Session.evaluate.", kind="float"),
+        Attribute("splits", None, "Further splits for Session.evaluate, each with its share of the examples: "
+                  "validation=0.1.", kind="list"),
+        Attribute("split_by", None, "One of the columns, which names the split of each example; those called train are "
+                  "trained with.", kind="text"),
     ),
     types={"T": PLAIN},
     formula="rows = the examples of this step's batch\ncolumn = its entries at rows",

@@ -13,6 +13,7 @@ from rowgrad._runtime.dtypes import PLAIN, QUANTISED
 from rowgrad.blocks.operators.catalogue import declare
 
 ANY = {"dtype": (*PLAIN, *QUANTISED), "T": (*PLAIN, *QUANTISED)}
+EVERY = Attribute("every", 1, "Do it every so many steps of a loop; 1 is each step.", kind="int")
 WHERE = "The path lies in the folder of the page, or in one below it."
 
 
@@ -111,6 +112,7 @@ _declare(
         Pin("data", "T", "[...]", "The arrays.", many=True),
     ),
     outputs=(),
+    attributes=(EVERY,),
     types={"T": PLAIN},
     formula="file[tensor_names[i]] = data[i]",
     errors=("FileError: the file cannot be written, or is outside the folder of the page",

@@ -25,11 +25,26 @@ class BroadcastAxes(NamedTuple):
     r1: Any
 
 
+class Counted(NamedTuple):
+    """The values that occur, where each element is among them, and how often each occurs."""
+
+    y: Any
+    idx: Any
+    count: Any
+
+
 class CrossEntropy(NamedTuple):
     """The loss of each row, and its gradient to the row's features."""
 
     loss: Any
     backprop: Any
+
+
+class Found(NamedTuple):
+    """The values that occur, and where each element is among them."""
+
+    y: Any
+    idx: Any
 
 
 class FtrlUpdate(NamedTuple):

@@ -25,11 +25,24 @@ class BroadcastAxes(NamedTuple, Generic[A]):
     r0: A
     r1: A
 
+class Counted(NamedTuple, Generic[A]):
+    """The values that occur, where each element is among them, and how often each occurs."""
+
+    y: A
+    idx: A
+    count: A  # type: ignore[assignment]
+
 class CrossEntropy(NamedTuple, Generic[A]):
     """The loss of each row, and its gradient to the row's features."""
 
     loss: A
     backprop: A
+
+class Found(NamedTuple, Generic[A]):
+    """The values that occur, and where each element is among them."""
+
+    y: A
+    idx: A
 
 class FtrlUpdate(NamedTuple, Generic[A]):
     """The new values of a variable, of its sums of squares, and of FTRL's sums of gradients."""

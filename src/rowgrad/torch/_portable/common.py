@@ -1,4 +1,4 @@
-"""What the portable families share: the types that sums are made in, and how wrong input is found and told."""
+"""What the portable families share: the types that sums are made in, and how wrong input is found and reported."""
 
 from typing import Any, NoReturn
 

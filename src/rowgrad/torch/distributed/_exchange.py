@@ -14,17 +14,22 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import InvalidArgumentError, RowgradError
 from rowgrad.torch.distributed._errors import CommunicationError, PeerError
+from rowgrad.torch.distributed._mailbox import Mailbox
+from rowgrad.torch.distributed._shared_memory import SharedMemory
 from rowgrad.torch.distributed._traffic import Traffic
 
 FINE, REFUSED = 0, -1
 HEADER = 7  # whole numbers: how it stands, the place, the layer, the call, and three that the caller chooses
 NOTHING = (0, 0, 0)
+COLLECTION = 1  # in the place of a call, where a collection is made
 
 
 class Place(IntEnum):
@@ -44,6 +49,8 @@ class _GroupState:
     def __init__(self) -> None:
         self.layers = 0
         self.unfinished: str | None = None
+        self.memory: SharedMemory | None = None  # once a layer asks for it
+        self.underway: Trade | None = None  # what was begun and not waited for
 
 
 _states: "WeakKeyDictionary[Any, _GroupState]" = WeakKeyDictionary()  # by group
@@ -58,6 +65,38 @@ class Work(NamedTuple):
     purpose: str
     began: float
     kept: tuple[Any, ...] = ()
+
+
+class Trade:
+    """Messages under way between all ranks; `finish` waits for them, and gives what came from each rank."""
+
+    def __init__(self, exchange: "Exchange", work: Work, sizes: Sequence[int], own: Array) -> None:
+        self._exchange, self._work, self._sizes, self._own = exchange, work, sizes, own
+        self._found: list[Array] | None = None
+
+    def finish(self) -> list[Array]:
+        """The bytes from each rank; those of ranks of this machine lie in their memory, until the ranks meet again."""
+        if self._found is None:
+            exchange, memory = self._exchange, self._exchange.memory
+            came, at, found = exchange.finish(self._work).numpy(), 0, []
+            for rank, size in enumerate(self._sizes):
+                if rank == exchange.rank:
+                    found.append(self._own)
+                    at += 8 * (memory.mail is not None)
+                elif memory.is_near(rank):
+                    found.append(memory.read(rank, int(came[at : at + 8].view(np.int64)[0]), size))
+                    at += 8
+                else:
+                    found.append(came[at : at + size])
+                    at += size
+            self._found = found
+        return self._found
+
+    def keep(self) -> None:
+        """Wait, and copy what lies in the memory of others, which is about to change."""
+        found, memory = self.finish(), self._exchange.memory
+        own = self._exchange.rank
+        self._found = [data.copy() if rank == own or memory.is_near(rank) else data for rank, data in enumerate(found)]
 
 
 class Exchange:
@@ -98,6 +137,74 @@ class Exchange:
         """The group itself, also where it is that of all ranks."""
         return dist.group.WORLD if self.group is None else self.group
 
+    @property
+    def memory(self) -> SharedMemory:
+        """What the ranks of one machine share; all ranks must ask for it together the first time."""
+        if self._state.memory is None:
+            self._state.memory = SharedMemory(self.group, self.rank, self.size)
+        return self._state.memory
+
+    def share_memory(self, room: float, call: int = COLLECTION) -> float:
+        """Make what the ranks of one machine share; gives the bytes that each rank has, the least of all.
+
+        `room` is what this rank's machine has. Headers come first, so that ranks that make other layers are found.
+        """
+        self.headers(Place.SETTINGS, call)
+        began, near = time.monotonic(), 0
+        try:
+            near = len(self.memory.peers)
+        except RuntimeError as error:
+            raise self.failure("counts", began, error) from error
+        self.done()
+        found = self.headers(Place.SETTINGS, call, [(int(room / (near + 1)), 0, 0)] * self.size)
+        self.done()
+        return float(min(each for each, _, _ in found))
+
+    def trade(self, blocks: Sequence[Array], taken: Sequence[int], purpose: str) -> Trade:
+        """Begin to give a block of bytes to each rank and to take so many from each.
+
+        All blocks are of one `memory.room`. The own one goes nowhere, and those for ranks of this machine stay where
+        they are: these are told the place.
+        """
+        memory, near = self.memory, self.memory.is_near
+        self._settle()
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        sent = sum(blocks[rank].size for rank in others)
+        if memory.mail is not None:
+            places = np.array([[memory.place_of(block)] for block in blocks])
+            return self._underway(self._post(memory.mail, places, purpose, sent), taken, blocks)
+        given = [0 if rank == self.rank else 8 if near(rank) else blocks[rank].size for rank in range(self.size)]
+        sizes = [0 if rank == self.rank else 8 if near(rank) else taken[rank] for rank in range(self.size)]
+        parts = [np.array([memory.place_of(blocks[rank])]).view(np.uint8) if near(rank) else blocks[rank]
+                 for rank in others]  # fmt: skip
+        message = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.empty(0, np.uint8)
+        work = self.start(torch.from_numpy(message), given, sizes, purpose, sent)
+        return self._underway(work, taken, blocks)
+
+    def _underway(self, work: Work, taken: Sequence[int], blocks: Sequence[Array]) -> Trade:
+        self.memory.sent()
+        made = self._state.underway = Trade(self, work, taken, blocks[self.rank])
+        return made
+
+    def _post(self, mail: Mailbox, letters: Array, purpose: str, sent: int) -> Work:
+        """Begin to give each rank a row of whole numbers, where all ranks share memory."""
+        result = torch.empty(letters.nbytes, dtype=torch.uint8)
+        self.traffic.add(purpose, sent)
+        return Work([mail.post(letters, result)], result, purpose, time.monotonic())
+
+    def received(self, trade: Trade) -> list[Array]:
+        """Wait for a trade that is read before the ranks meet again."""
+        found = trade.finish()
+        if self._state.underway is trade:
+            self._state.underway = None
+        return found
+
+    def _settle(self) -> None:
+        """Keep what is under way: once the ranks meet again, the memory of others changes."""
+        trade, self._state.underway = self._state.underway, None
+        if trade is not None:
+            trade.keep()
+
     def headers(
         self, place: Place, call: int, mine: Sequence[Sequence[int]] | None = None, error: RowgradError | None = None
     ) -> list[list[int]]:
@@ -118,12 +225,15 @@ class Exchange:
                 "there; the other ranks may still wait for it. Start the job again from its last checkpoint.",
                 code="left-early",
             )
+        self._settle()
         if mine is None or error is not None:
             mine = [NOTHING] * self.size
         self._state.unfinished = _told(place, self.layer, call)
         tag = FINE if error is None else REFUSED, place, self.layer, call
-        numbers = torch.tensor([[*tag, *row] for row in mine], dtype=torch.int64)
-        return self.start(numbers, [HEADER * 8] * self.size, [HEADER * 8] * self.size, "counts")
+        numbers = np.array([[*tag, *row] for row in mine], np.int64)
+        if self._state.memory is not None and self._state.memory.mail is not None:
+            return self._post(self._state.memory.mail, numbers, "counts", HEADER * 8 * (self.size - 1))
+        return self.start(torch.from_numpy(numbers), [HEADER * 8] * self.size, [HEADER * 8] * self.size, "counts")
 
     def heard(self, work: Work, error: RowgradError | None = None) -> list[list[int]]:
         """The headers of all ranks, once they are at the same place and none refuses."""
@@ -143,11 +253,16 @@ class Exchange:
         """All that was begun with the headers is sent and received."""
         self._state.unfinished = None
 
-    def start(self, data: Tensor, given: Sequence[int], taken: Sequence[int], purpose: str) -> Work:
-        """Begin to send `given` bytes of `data` to each rank and to take `taken` from each."""
+    def start(
+        self, data: Tensor, given: Sequence[int], taken: Sequence[int], purpose: str, sent: int | None = None
+    ) -> Work:
+        """Begin to send `given` bytes of `data` to each rank and to take `taken` from each.
+
+        `sent` is how many bytes that counts for, where it is not what the process group sends.
+        """
         data = flat(data)
         result = torch.empty(sum(taken), dtype=torch.uint8)
-        self.traffic.add(purpose, sum(given) - given[self.rank])
+        self.traffic.add(purpose, sum(given) - given[self.rank] if sent is None else sent)
         began = time.monotonic()
         try:
             work = dist.all_to_all_single(result, data, list(taken), list(given), group=self.group, async_op=True)
@@ -244,7 +359,7 @@ def _told(place: int, layer: int, call: int) -> str:
     """Where a rank is, in words."""
     match place:
         case Place.SETTINGS:
-            return "making a layer"
+            return "making a collection" if call == COLLECTION else "making a layer"
         case Place.SUMS:
             return "all_reduce_rows"
         case Place.TABLE:

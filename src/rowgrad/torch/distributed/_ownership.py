@@ -98,3 +98,15 @@ def _spreading(rows: int) -> int:
         return 1
     near = round(rows * GOLDEN)
     return next(n for step in range(rows) for n in (near + step, near - step) if 0 < n < rows and gcd(n, rows) == 1)
+
+
+def owners(ranks: int, ids_per_bag: float) -> float:
+    """On how many ranks the ids of a bag live, where they are spread evenly.
+
+    Examples
+    --------
+    >>> from rowgrad.torch.distributed import cost
+    >>> cost.owners(2, 1), cost.owners(2, 2), round(cost.owners(1024, 30), 1)
+    (1.0, 1.5, 29.6)
+    """
+    return float(ranks * (1 - (1 - 1 / ranks) ** ids_per_bag))

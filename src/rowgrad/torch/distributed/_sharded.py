@@ -8,22 +8,31 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from rowgrad._ops import checks
+from rowgrad._ops.results import RowGradient
+from rowgrad._runtime.limits import available
 from rowgrad.errors import InvalidArgumentError, RowgradError
 from rowgrad.optim import Optimizer
 from rowgrad.torch import _bags as bags
+from rowgrad.torch import _fused as fused
 from rowgrad.torch import _wrapping
+from rowgrad.torch._configs import EmbeddingBagConfig
 from rowgrad.torch._embedding_bag import STATE
-from rowgrad.torch._pooling import factors_of
+from rowgrad.torch._fused_optimizer import FusedOptimizer
+from rowgrad.torch._pooling import Way, factors_of, pool
 from rowgrad.torch._settings import fitting, one_combiner, padding, size
 from rowgrad.torch.distributed import _checkpoint as checkpoint
 from rowgrad.torch.distributed import optimizer_state
+from rowgrad.torch.distributed._collection_pass import look_up
+from rowgrad.torch.distributed._draws import BLOCK, seed_of
 from rowgrad.torch.distributed._exchange import Exchange, Place
-from rowgrad.torch.distributed._lookup import HALVES, Way, look_up, scales, sum_type
+from rowgrad.torch.distributed._machinery import Machinery
+from rowgrad.torch.distributed._message import Wrong
 from rowgrad.torch.distributed._ownership import Ownership
-from rowgrad.torch.distributed._request import Request
+from rowgrad.torch.distributed._placement import ROW, Plan, placed
+from rowgrad.torch.distributed._request import Request, needed
 from rowgrad.torch.distributed._traffic import Traffic
 
-BLOCK = 1 << 16  # rows that are drawn together when a table is made
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 # What must be the same on all ranks.
 SETTINGS = ("num_embeddings", "embedding_dim", "dtype", "combiner", "sharding", "exact", "seed", "padding_idx",
@@ -141,6 +150,7 @@ class ShardedEmbeddingBag(nn.Module):
     ) -> None:
         super().__init__()
         self.exchange = Exchange(group, timeout=timeout)
+        self.exchange.share_memory(available(), 0)
         self._mesh: Any = None  # made when the layer is first saved
         self.sharding, self.exact, self.seed, self.sparse = sharding, bool(exact), seed, bool(sparse)
         self.include_last_offset, self.gradient_average = include_last_offset, bool(gradient_average)
@@ -170,6 +180,14 @@ class ShardedEmbeddingBag(nn.Module):
             for name, array in fused_optimizer.init(self.weight.detach()).items():
                 self.register_buffer(STATE + name, array)
         optimizer_state.watch(self)
+        is_max, optimizer = self.combiner == "max", FusedOptimizer({"weight": self}) if fused_optimizer else None
+        table = EmbeddingBagConfig("weight", num_embeddings, embedding_dim, pooling="sum" if is_max else self.combiner,
+                                   data_type=kind)  # fmt: skip
+        plan = Plan((placed(table, ROW, self.exchange.size, 0, "as asked"),), self.exchange.size)
+        self._machinery = Machinery(
+            plan, self.exchange, [self], lambda: optimizer, exact=self.exact, sparse=self.sparse,
+            gradient_average=self.gradient_average, is_max=is_max,
+        )  # fmt: skip
 
     @property
     def traffic(self) -> Traffic:
@@ -182,7 +200,7 @@ class ShardedEmbeddingBag(nn.Module):
         with torch.no_grad():
             for block in range(first // BLOCK, -(-last // BLOCK)):
                 begin, end = block * BLOCK, min((block + 1) * BLOCK, self.num_embeddings)
-                generator = torch.Generator().manual_seed(_block_seed(self.seed, block))
+                generator = torch.Generator().manual_seed(seed_of(self.seed, block))
                 drawn = torch.randn(end - begin, self.embedding_dim, generator=generator)
                 a, b = max(begin, first), min(end, last)
                 self.weight[a - first : b - first] = drawn[a - begin : b - begin].to(self.weight.dtype)
@@ -206,27 +224,25 @@ class ShardedEmbeddingBag(nn.Module):
         All ranks must start and finish in the same order.
         """
         request = self._request(input, offsets, per_sample_weights, segment_ids, num_bags)
-        request.early = True
+        request.sent.early = True
         self.exchange.done()
         return request
 
     def _request(self, input: Tensor, offsets: Tensor | None, per_sample_weights: Tensor | None,
                  segment_ids: Tensor | None, num_bags: int | None) -> Request:  # fmt: skip
-        error = batch = factors = None
+        error = batch = factors = given = here = None
         try:
             batch, factors = self._read(input, offsets, per_sample_weights, segment_ids, num_bags)
+            # Half and bfloat16 would be rounded twice; and where the table is frozen, others may wait for gradients.
+            plain = not self._machinery.layout.exact and self.weight.dtype.itemsize > 2 and self.weight.requires_grad
+            given, here = needed(batch, factors, self.ownership, may_pool=plain)
         except RowgradError as wrong:
             error = wrong
-        learn = self.weight.requires_grad or (factors is not None and factors.requires_grad)
-        kind, scale = self.weight.dtype, None
-        if self.combiner in ("mean", "sqrtn") and kind in HALVES:
-
-            def scale(sizes: Any) -> Any:
-                return scales(self.combiner, sizes, kind)
-
-        may_pool = not self.exact and self.combiner != "max" and kind not in HALVES  # which would be rounded twice
-        request = Request(self.exchange, self.ownership, scale, sum_type(kind), may_pool)
-        return request.send(batch, factors, learn and torch.is_grad_enabled(), error)
+        try:
+            sent = self._machinery.request(given, error)
+        except Wrong:
+            raise checks.changed("input") from None
+        return Request(sent, batch, factors, here)
 
     def forward(
         self,
@@ -253,15 +269,17 @@ class ShardedEmbeddingBag(nn.Module):
         """
         if not isinstance(input, Request):
             input = self._request(input, offsets, per_sample_weights, segment_ids, num_bags)
-        elif input.exchange is not self.exchange:
+        elif input.sent.exchange is not self.exchange:
             raise InvalidArgumentError(
                 "the request was started by another layer. Finish it with the layer that started it.",
                 code="bad-request",
                 argument="input",
             )
-        update = None if self.fused_optimizer is None else self._update
-        divisor = self.exchange.size if self.gradient_average else 1
-        return look_up(self.weight, input, Way(self.combiner, self.exact, self.sparse, divisor, update))
+        rows = look_up(self._machinery, input.sent)
+        if input.rows is None:
+            return rows
+        batch = input.batch
+        return pool(rows, input.rows, batch.segment_ids, batch.count, input.factors, Way(self.combiner))
 
     def full_table(self, rank: int | None = None) -> Tensor | None:
         """The whole table in the order of ids, on all ranks, or on one only (None on the others); all must call it.
@@ -300,7 +318,7 @@ class ShardedEmbeddingBag(nn.Module):
               num_bags: int | None) -> tuple[bags.Bags, Tensor | None]:  # fmt: skip
         _wrapping.check_outside(self)
         batch = bags.read(input, offsets, weights, segment_ids, num_bags, include_last_offset=self.include_last_offset)
-        if batch.ids.device.type != "cpu":
+        if not batch.ids.is_cpu:
             raise InvalidArgumentError(
                 f"input is on the device {batch.ids.device}; tables are spread over the memory of processes. "
                 "Pass `.cpu()`.",
@@ -319,15 +337,15 @@ class ShardedEmbeddingBag(nn.Module):
             return batch, None
         return batch, factors_of(batch.weights, batch.segment_ids, batch.count, self.combiner)
 
-    def _update(self, weight: Tensor, grad: Any, *entries: Tensor) -> None:
-        assert self.fused_optimizer is not None
-        table, state = weight.detach(), self.fused_state
-        if not entries:
-            self.fused_optimizer.step(table, grad, state)
+    def _make_step(self, one: fused.Pass, optimizer: Optimizer) -> None:
+        """Change the rows held here by what a pass has, where kernels for all tables do not take it."""
+        table, state = one.weight.detach(), self.fused_state
+        if one.segment_ids is None:
+            optimizer.step(table, RowGradient(one.grad, one.ids), state)
         else:
-            rows, runs, factors = entries
-            self.fused_optimizer.step_pooled(table, grad, rows, runs, state, combiner="sum", weights=factors)
-        torch.autograd.graph.increment_version(weight)
+            entries = one.ids, one.segment_ids, state
+            optimizer.step_pooled(table, one.grad, *entries, combiner="sum", weights=one.factors)
+        torch.autograd.graph.increment_version(one.weight)
 
     def _gathered(self, local: Tensor, rank: int | None) -> Tensor | None:
         """The pieces of all ranks in the order of ids."""
@@ -357,11 +375,6 @@ class ShardedEmbeddingBag(nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
         super()._load_from_state_dict(checkpoint.gathered(self, state_dict, prefix), prefix, *others)
-
-
-def _block_seed(seed: int, block: int) -> int:
-    """A seed for each block of rows; those of neighbours have nothing in common."""
-    return int(np.random.SeedSequence([seed % 2**64, block]).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 def _float_type(dtype: torch.dtype | None, weight: Tensor | None) -> torch.dtype:

@@ -1,17 +1,20 @@
 """What a step of a sharded table costs: bytes on the wire and seconds, for any number of ranks, before there are any.
 
-The bytes follow from the protocol (`request.py`, `lookup.py`) and are those that `Traffic` counts; the seconds need a
-few constants of the machines, which `benchmarks/scale.py` measures. `docs/scale.md` compares both with runs.
+The bytes follow from the protocol (`_request.py`, `_message.py`, `_answers.py`) and are those that `Traffic` counts;
+the seconds need a few constants of the machines, which `benchmarks/scale.py` measures. `docs/scale.md` compares both
+with runs.
 """
 
 from dataclasses import dataclass
 from math import inf
 
 from rowgrad.errors import InvalidArgumentError
-from rowgrad.torch.distributed._routing import owners
+from rowgrad.torch.distributed._ownership import owners
+from rowgrad.torch.distributed._placement import column_step
 
 SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 COUNTS = 56  # bytes that each rank tells each other before ids, and before gradients
+HEAD = 16  # bytes of a message with ids before them: how many ids and runs there are
 ROW = 4  # bytes of a row's number; tables of more than 2**31 rows a rank need 8
 PACKET, HEADERS = 1448, 66  # bytes of a full TCP packet, and of its Ethernet, IP and TCP headers with a time stamp
 GLOO = 144  # bytes that Gloo adds to a message: three announcements
@@ -87,9 +90,11 @@ class Machine:
     bandwidth : float
         Bytes a second that a rank sends while it receives as many.
     latency : float
-        Seconds that an exchange takes at least.
+        Seconds that a short message takes from one rank to another.
     message : float
         Seconds of a rank's own time for each message in an exchange; one goes to each other rank.
+    copy : float
+        Bytes a second that a rank copies in memory, where it packs and unpacks messages.
     cores : float
         Cores for all ranks together, where they share a machine; a rank computes on one.
     """
@@ -99,6 +104,7 @@ class Machine:
     latency: float = 0.0
     message: float = 0.0
     cores: float = inf
+    copy: float = inf
 
 
 def wire_bytes(ranks: int, batch: Batch) -> dict[str, float]:
@@ -111,7 +117,7 @@ def wire_bytes(ranks: int, batch: Batch) -> dict[str, float]:
     >>> from rowgrad.torch.distributed import cost
     >>> sent = cost.wire_bytes(2, cost.Batch(bags=1000, ids_per_bag=30, width=64))
     >>> {purpose: round(bytes_) for purpose, bytes_ in sent.items()}
-    {'counts': 112, 'ids': 64000, 'rows': 256000, 'gradients': 256000, 'weights': 0}
+    {'counts': 112, 'ids': 64016, 'rows': 256000, 'gradients': 256000, 'weights': 0}
     """
     if ranks < 1:
         raise InvalidArgumentError(
@@ -127,22 +133,64 @@ def wire_bytes(ranks: int, batch: Batch) -> dict[str, float]:
     unique = batch.ids if batch.unique is None else batch.unique
     if _pooled_here(ranks, batch, unique):
         each = unique * others * batch.width * item
-        return {"counts": COUNTS * (ranks - 1) * (1 + batch.train), "ids": unique * others * (ROW + 4), "rows": each,
+        return {"counts": COUNTS * (ranks - 1) * (1 + batch.train),
+                "ids": HEAD * (ranks - 1) + unique * others * (ROW + 4), "rows": each,
                 "gradients": each * batch.train, "weights": 0}  # fmt: skip
     sized = batch.train and item == 2 and batch.combiner in ("mean", "sqrtn") and not batch.weighted
     rows = (unique * others if whole_rows else runs) * batch.width * item
     gradients = runs * batch.width * (item + ROW * (batch.combiner == "max"))
     return {
         "counts": COUNTS * (ranks - 1) * (1 + batch.train),
-        "ids": entries * (ROW + sums * batch.weighted) + runs * 4 * (1 + sized),
+        "ids": HEAD * (ranks - 1) + entries * (ROW + sums * batch.weighted) + runs * 4 * (1 + sized),
         "rows": rows,
         "gradients": gradients * batch.train,
         "weights": entries * sums * (batch.train and batch.weights_learn),
     }
 
 
+def placed_bytes(ranks: int, batch: Batch, kind: str, features: int = 1) -> dict[str, float]:
+    """Bytes that one rank sends to others in a step for a table of a sharded collection, on average over the ranks.
+
+    Parameters
+    ----------
+    ranks : int
+    batch : Batch
+        The bags of one feature on a rank; with `rows`, if it is replicated.
+    kind : {"row", "table", "column", "replicated"}
+        How the table is placed.
+    features : int
+        How many features it has, each with such bags.
+
+    Examples
+    --------
+    >>> from rowgrad.torch.distributed import cost
+    >>> batch = cost.Batch(bags=2048, ids_per_bag=1, width=64, rows=1000)
+    >>> [round(sum(cost.placed_bytes(16, batch, kind).values())) for kind in ("row", "table", "replicated")]
+    [998640, 998415, 3960000]
+    """
+    others, item = (ranks - 1) / ranks, SIZES[batch.dtype]
+    weight = max(item, 4) * batch.weighted
+    if kind == "row":
+        runs = batch.bags * (owners(ranks, batch.ids_per_bag) if batch.owners is None else batch.owners)
+        answers = batch.ids if batch.exact else runs
+        found = {"ids": batch.ids * (ROW + weight) + 4 * runs + 16 * ranks, "rows": answers * batch.width * item,
+                 "gradients": runs * batch.width * item, "weights": batch.ids * max(item, 4)}  # fmt: skip
+    elif kind == "replicated":
+        rows = min(batch.ids * features, batch.ids * features if batch.rows is None else batch.rows)
+        each = batch.ids * (8 + weight) + batch.bags * (8 + batch.width * item)
+        sent = each if batch.exact else rows * (8 + batch.width * item) / features
+        found = {"ids": 0.0, "rows": 0.0, "gradients": sent * ranks, "weights": 0.0}
+    else:
+        pieces = -(-batch.width // column_step(batch.width, ranks)) if kind == "column" else 1  # each gets the ids
+        found = {"ids": (batch.ids * (ROW + weight) + 4 * batch.bags + 16) * pieces,
+                 "rows": batch.bags * batch.width * item, "gradients": batch.bags * batch.width * item,
+                 "weights": batch.ids * max(item, 4) * pieces}  # fmt: skip
+    wanted = {"gradients": batch.train, "weights": batch.train and batch.weights_learn}
+    return {purpose: sent * others * features * wanted.get(purpose, True) for purpose, sent in found.items()}
+
+
 def _pooled_here(ranks: int, batch: Batch, unique: float) -> bool:
-    """Whether each row is asked for once, as the layer decides it (`routing.route_distinct`)."""
+    """Whether each row is asked for once, as the layer decides it (`_request.needed`)."""
     possible = not batch.exact and batch.combiner != "max" and SIZES[batch.dtype] > 2
     small = batch.rows is not None and ranks > 1 and batch.rows <= batch.ids
     return possible and small and unique < batch.bags * owners(ranks, batch.ids_per_bag)
@@ -183,11 +231,47 @@ def step_seconds(ranks: int, batch: Batch, machine: Machine) -> float:
     >>> here = cost.Machine(kernel=100e-9, bandwidth=1e9, latency=100e-6, message=20e-6)
     >>> batch = cost.Batch(bags=1000, ids_per_bag=30, width=64)
     >>> [round(1000 * cost.step_seconds(ranks, batch, here), 2) for ranks in (1, 2, 1024)]
-    [3.0, 4.18, 121.28]
+    [3.0, 4.18, 121.3]
     """
+    return _seconds(ranks, batch.ids, sum(wire_bytes(ranks, batch).values()), exchanges(batch), machine)
+
+
+def collection_bytes(ranks: int, batch: Batch, kind: str, tables: int) -> float:
+    """Bytes that one rank sends to others in a step of a sharded collection of such tables, all placed one way."""
+    return tables * sum(placed_bytes(ranks, batch, kind).values()) + COUNTS * (ranks - 1) * (1 + batch.train)
+
+
+def collection_seconds(ranks: int, batch: Batch, kind: str, tables: int, machine: Machine) -> float:
+    """Seconds for a step of a sharded collection of so many tables, all placed one way, forward and backward.
+
+    Parameters
+    ----------
+    ranks : int
+    batch : Batch
+        The bags of one table on a rank.
+    kind : {"row", "table", "column", "replicated"}
+        How the tables are placed.
+    tables : int
+    machine : Machine
+        `kernel` is what the plain collection needs for an id.
+
+    Examples
+    --------
+    >>> from rowgrad.torch.distributed import cost
+    >>> here = cost.Machine(kernel=40e-9, bandwidth=2.5e9, latency=100e-6, message=50e-6, copy=5e9)
+    >>> batch = cost.Batch(bags=2048, ids_per_bag=10, width=64)
+    >>> [round(1000 * cost.collection_seconds(16, batch, kind, 26, here), 1) for kind in ("table", "row")]
+    [48.5, 189.2]
+    """
+    sent = collection_bytes(ranks, batch, kind, tables)
+    return _seconds(ranks, tables * batch.ids, sent, exchanges(batch), machine)
+
+
+def _seconds(ranks: int, ids: float, sent: float, count: int, machine: Machine) -> float:
     shared = max(1.0, ranks / machine.cores)
-    computing = batch.ids * machine.kernel * shared
     if ranks == 1:
-        return computing
-    each = machine.latency + (ranks - 1) * machine.message * shared
-    return computing + exchanges(batch) * each + sum(wire_bytes(ranks, batch).values()) * shared / machine.bandwidth
+        return ids * machine.kernel
+    # A rank writes and reads all messages, also those to itself.
+    packing = 2 * sent * ranks / (ranks - 1) / machine.copy
+    computing = (ids * machine.kernel + packing + sent / machine.bandwidth) * shared
+    return computing + count * (machine.latency + (ranks - 1) * machine.message * shared)

@@ -4,13 +4,13 @@ import { useEffect, useState } from "react";
 import { api } from "../api";
 import { complain, gesture } from "../line";
 import type { Place } from "../logic/arrange";
+import { closeDialog as close, DialogForm, toggled, wordsOf } from "../parts/DialogForm";
 import { Modal } from "../parts/Modal";
 import type { DataFile, Preview, Source } from "../protocol";
 import { openDialog, say, store } from "../store";
 import { openFile, select } from "../studio";
-import { placeForNew } from "../view";
+import { fitIfHidden, placeForNew } from "../view";
 
-const close = (): void => openDialog(null);
 const sizeText = (size: number): string => (size < 1024 ? `${size} bytes` : size < 1 << 20 ? `${Math.round(size / 1024)} kB` : `${(size / (1 << 20)).toFixed(1)} MB`);
 
 export function DataDialog({ path, at }: { path: string | null; at: Place | null }) {
@@ -67,15 +67,10 @@ function Columns({ path, at }: { path: string; at: Place | null }) {
         setPreview(found);
         setRagged(new Set(found.columns.filter((column) => column.ragged).map((column) => column.name)));
       },
-      (error: unknown) => setProblem(error instanceof Error ? error.message : String(error)),
+      (error: unknown) => setProblem(wordsOf(error)),
     );
   }, [path]);
   const chosen = preview?.columns.map((column) => column.name).filter((name) => !left.has(name)) ?? [];
-  const flip = (set: Set<string>, name: string): Set<string> => {
-    const next = new Set(set);
-    if (!next.delete(name)) next.add(name);
-    return next;
-  };
   const commit = async (): Promise<void> => {
     const place = at ?? placeForNew();
     if (batches) {
@@ -100,15 +95,11 @@ function Columns({ path, at }: { path: string; at: Place | null }) {
   };
   const added = (ids: string[]): void => {
     select(ids);
+    setTimeout(fitIfHidden); // when they are drawn
     if (ids.length) say(`Added ${ids.join(", ")}: ${chosen.length} columns of ${path}.`);
   };
   return (
-    <form
-      onSubmit={(event) => {
-        event.preventDefault();
-        void commit();
-      }}
-    >
+    <DialogForm yes="Add to the page" commit={commit} disabled={!chosen.length} problem={problem}>
       {!preview && !problem && <p className="dim">Looking …</p>}
       {preview && (
         <div className="preview" tabIndex={0} role="region" aria-label={`Preview of ${path}`}>
@@ -118,12 +109,12 @@ function Columns({ path, at }: { path: string; at: Place | null }) {
                 {preview.columns.map(({ name, kind }) => (
                   <th key={name} scope="col">
                     <label>
-                      <input type="checkbox" aria-label={`Column ${name}`} checked={!left.has(name)} onChange={() => setLeft(flip(left, name))} /> {name}
+                      <input type="checkbox" aria-label={`Column ${name}`} checked={!left.has(name)} onChange={() => setLeft(toggled(left, name))} /> {name}
                     </label>
                     <span className="dim">{kind}</span>
                     {batches && /text|list/.test(kind) && (
                       <label className="dim">
-                        <input type="checkbox" aria-label={`${name} is a list`} checked={ragged.has(name)} onChange={() => setRagged(flip(ragged, name))} /> a list in each cell
+                        <input type="checkbox" aria-label={`${name} is a list`} checked={ragged.has(name)} onChange={() => setRagged(toggled(ragged, name))} /> a list in each cell
                       </label>
                     )}
                   </th>
@@ -170,15 +161,6 @@ function Columns({ path, at }: { path: string; at: Place | null }) {
           )}
         </fieldset>
       )}
-      {problem && <p className="field-error">{problem}</p>}
-      <div className="buttons">
-        <button type="submit" className="primary" data-first disabled={!chosen.length}>
-          Add to the page
-        </button>
-        <button type="button" onClick={close}>
-          Cancel
-        </button>
-      </div>
-    </form>
+    </DialogForm>
   );
 }

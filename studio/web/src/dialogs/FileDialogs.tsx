@@ -2,9 +2,12 @@
 
 import { useEffect, useState } from "react";
 import { api } from "../api";
+import { closeDialog as close, DialogForm } from "../parts/DialogForm";
+import { LESSONS } from "../lessons/lessons";
+import { startLesson } from "../parts/LessonPanel";
 import { Modal } from "../parts/Modal";
 import type { Files } from "../protocol";
-import { openDialog, useStore } from "../store";
+import { useStore } from "../store";
 import { complain } from "../line";
 import { save } from "../studio";
 import { open } from "../tabs";
@@ -17,7 +20,6 @@ function useFiles(): [Files | null, () => void] {
 }
 
 const when = (seconds: number): string => new Date(seconds * 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
-const close = (): void => openDialog(null);
 
 async function choose(opening: Parameters<typeof open>[0]): Promise<void> {
   if (await open(opening)) close();
@@ -95,6 +97,25 @@ export function ExamplesDialog() {
   const [files] = useFiles();
   return (
     <Modal title="Examples" onClose={close} wide>
+      <h3>Lessons</h3>
+      <ul className="gallery">
+        {LESSONS.map((lesson) => (
+          <li key={lesson.id}>
+            <button
+              type="button"
+              onClick={() => {
+                close();
+                void startLesson(lesson);
+              }}
+            >
+              <strong>{lesson.title}</strong>
+              <span>{lesson.about}</span>
+              <span className="dim">{lesson.steps.length} steps</span>
+            </button>
+          </li>
+        ))}
+      </ul>
+      <h3>Pages</h3>
       {!files && <p className="dim">Looking …</p>}
       <ul className="gallery">
         {files?.examples.map((example) => (
@@ -123,26 +144,13 @@ export function SaveAsDialog() {
   };
   return (
     <Modal title="Save as" onClose={close}>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          commit();
-        }}
-      >
+      <DialogForm yes="Save" commit={commit}>
         <label className="line">
           File
           <input type="text" aria-label="File" value={typed} data-first spellCheck={false} onChange={(event) => setTyped(event.target.value)} onFocus={(event) => event.target.setSelectionRange(0, event.target.value.replace(/\.page\.json$/, "").length)} />
         </label>
         <p className="dim">In the folder that the studio was started in, or one below it.</p>
-        <div className="buttons">
-          <button type="submit" className="primary">
-            Save
-          </button>
-          <button type="button" onClick={close}>
-            Cancel
-          </button>
-        </div>
-      </form>
+      </DialogForm>
     </Modal>
   );
 }

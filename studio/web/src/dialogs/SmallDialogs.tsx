@@ -2,12 +2,10 @@
 
 import { useState } from "react";
 import { asSource, literalOf, read, textOf, type Nested } from "../logic/literal";
+import { closeDialog as close, DialogForm, wordsOf as words } from "../parts/DialogForm";
 import { Modal } from "../parts/Modal";
-import { openDialog, store, type Dialog } from "../store";
+import { store, type Dialog } from "../store";
 import { change, rename } from "../studio";
-
-const close = (): void => openDialog(null);
-const words = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 export function RenameDialog({ block }: { block: string }) {
   const [name, setName] = useState(block);
@@ -23,26 +21,12 @@ export function RenameDialog({ block }: { block: string }) {
   };
   return (
     <Modal title={`Rename ${block}`} onClose={close}>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          void commit();
-        }}
-      >
+      <DialogForm yes="Rename" commit={commit} problem={problem}>
         <label className="line">
           Name
           <input type="text" aria-label="Name" data-first spellCheck={false} aria-invalid={problem !== null} value={name} onFocus={(event) => event.target.select()} onChange={(event) => setName(event.target.value)} />
         </label>
-        {problem && <p className="field-error">{problem}</p>}
-        <div className="buttons">
-          <button type="submit" className="primary">
-            Rename
-          </button>
-          <button type="button" onClick={close}>
-            Cancel
-          </button>
-        </div>
-      </form>
+      </DialogForm>
     </Modal>
   );
 }
@@ -70,12 +54,7 @@ export function TextDialog({ block: id, name, attribute }: { block: string; name
   };
   return (
     <Modal title={`${name} of ${id} as text`} onClose={close} wide>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          void commit();
-        }}
-      >
+      <DialogForm yes="Apply" commit={commit} problem={problem}>
         {literal?.file && <p className="dim">The numbers are kept in a file. What is typed here takes their place.</p>}
         <textarea className="as-text" aria-label={`Text of ${name} of ${id}`} aria-invalid={problem !== null} data-first spellCheck={false} rows={14} value={text} onChange={(event) => setText(event.target.value)} />
         <label className="line">
@@ -87,16 +66,7 @@ export function TextDialog({ block: id, name, attribute }: { block: string; name
             ))}
           </select>
         </label>
-        {problem && <p className="field-error">{problem}</p>}
-        <div className="buttons">
-          <button type="submit" className="primary">
-            Apply
-          </button>
-          <button type="button" onClick={close}>
-            Cancel
-          </button>
-        </div>
-      </form>
+      </DialogForm>
     </Modal>
   );
 }

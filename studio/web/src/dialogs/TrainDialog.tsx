@@ -5,12 +5,11 @@ import { train } from "../groups";
 import { readLeaf } from "../logic/literal";
 import { isFloat, scalars } from "../logic/outputs";
 import { endOf, upstream } from "../logic/wires";
+import { closeDialog as close, DialogForm, toggled, wordsOf } from "../parts/DialogForm";
 import { Modal } from "../parts/Modal";
 import type { Source } from "../protocol";
-import { openDialog, operatorOf, store, useStore } from "../store";
+import { operatorOf, store, useStore } from "../store";
 import { fit } from "../view";
-
-const close = (): void => openDialog(null);
 
 export function TrainDialog() {
   const page = useStore((state) => state.page); // the last gesture may still be on its way
@@ -28,9 +27,9 @@ export function TrainDialog() {
   const [problem, setProblem] = useState<string | null>(null);
   const commit = async (): Promise<void> => {
     const numbers: Record<string, Source> = {};
-    for (const [name, text] of Object.entries(typed)) {
-      if (!(name in settings)) continue;
-      const found = readLeaf(text, ["float64", "bool"]);
+    // Those that were left as they are too, so that the card shows all of them, and each can be changed, swept and slid later.
+    for (const [name, value] of Object.entries(settings)) {
+      const found = readLeaf(typed[name] ?? String(value), ["float64", "bool"]);
       if (!found.ok) return setProblem(`${name}: ${found.message}`);
       numbers[name] = found.value as unknown as Source;
     }
@@ -39,17 +38,12 @@ export function TrainDialog() {
       close();
       setTimeout(fit, 100);
     } catch (error) {
-      setProblem(error instanceof Error ? error.message : String(error));
+      setProblem(wordsOf(error));
     }
   };
   return (
     <Modal title="Train" onClose={close}>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          void commit();
-        }}
-      >
+      <DialogForm yes="Add training" commit={commit} disabled={!loss || variables.length === left.size} problem={problem}>
         {outputs.length === 0 && <p className="dim">No output of this page is a single number yet: end the model with a loss and ReduceMean.</p>}
         <label className="line">
           Loss
@@ -64,17 +58,7 @@ export function TrainDialog() {
           {variables.length === 0 && <p className="dim">The loss depends on no variable.</p>}
           {variables.map((id) => (
             <label key={id} className="choice">
-              <input
-                type="checkbox"
-                aria-label={id}
-                checked={!left.has(id)}
-                onChange={() => {
-                  const next = new Set(left);
-                  if (!next.delete(id)) next.add(id);
-                  setLeft(next);
-                }}
-              />{" "}
-              {id} <span className="dim">{Object.values(page.blocks[id]?.out ?? {})[0]?.text}</span>
+              <input type="checkbox" aria-label={id} checked={!left.has(id)} onChange={() => setLeft(toggled(left, id))} /> {id} <span className="dim">{Object.values(page.blocks[id]?.out ?? {})[0]?.text}</span>
             </label>
           ))}
         </fieldset>
@@ -92,16 +76,7 @@ export function TrainDialog() {
             <input type="text" inputMode="decimal" aria-label={name} value={typed[name] ?? String(value)} onChange={(event) => setTyped({ ...typed, [name]: event.target.value })} />
           </label>
         ))}
-        {problem && <p className="field-error">{problem}</p>}
-        <div className="buttons">
-          <button type="submit" className="primary" disabled={!loss || variables.length === left.size}>
-            Add training
-          </button>
-          <button type="button" onClick={close}>
-            Cancel
-          </button>
-        </div>
-      </form>
+      </DialogForm>
     </Modal>
   );
 }

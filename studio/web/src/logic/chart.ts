@@ -18,12 +18,12 @@ export function ticksOf(low: number, high: number, count = 4): number[] {
   return found;
 }
 
-/** A scale for values; logarithmic where all are above zero and they span more than three powers of ten. */
-export function scaleOf(values: number[]): Scale {
-  const known = values.filter(Number.isFinite);
+/** A scale for values; logarithmic where that is asked for and can be, or, by itself, where all are above zero and span three powers of ten. */
+export function scaleOf(values: number[], log: boolean | null = null): Scale {
+  const known = values.filter((value) => Number.isFinite(value) && (log !== true || value > 0));
   if (!known.length) return { low: 0, high: 1, ticks: [0, 1], log: false };
   let [low, high] = [known.reduce((a, b) => Math.min(a, b)), known.reduce((a, b) => Math.max(a, b))];
-  if (low > 0 && high / low > 1000) {
+  if (log !== false && low > 0 && high > low && (log || high / low > 1000)) {
     const [first, last] = [Math.floor(Math.log10(low)), Math.ceil(Math.log10(high))];
     const every = Math.max(1, Math.ceil((last - first) / 5));
     const ticks = [];
@@ -49,7 +49,7 @@ export function linesOf(values: (number | null)[], scale: Scale, width: number, 
   const every = Math.max(1, Math.floor(values.length / Math.max(1, width)));
   values.forEach((value, at) => {
     if (at % every && at !== values.length - 1) return;
-    if (value === null || !Number.isFinite(value)) {
+    if (value === null || !Number.isFinite(value) || (scale.log && value <= 0)) {
       if (points.length) lines.push(points.join(" "));
       points = [];
       return;

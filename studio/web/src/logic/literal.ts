@@ -276,3 +276,14 @@ export function readShape(text: string): { ok: true; value: (number | string)[] 
   }
   return { ok: true, value: sizes };
 }
+
+/** A list of numbers, such as boundaries; brackets may be left out. */
+export function readNumbers(text: string): { ok: true; value: number[] } | { ok: false; message: string } {
+  const inner = text.trim().replace(/^\[(.*)\]$/s, "$1").trim();
+  const numbers: number[] = [];
+  for (const part of inner === "" ? [] : inner.split(",").map((item) => item.trim())) {
+    if (!/^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(part)) return { ok: false, message: part === "" ? "A number is missing." : `${part} is no number.` };
+    numbers.push(Number(part));
+  }
+  return { ok: true, value: numbers };
+}

@@ -31,3 +31,16 @@ export function columnsFor(cells: string[][], room: number, head: number): Colum
   const width = Math.min(Math.floor(room - head - GAP), Math.max(1, ...short.flat().map((text) => text.length)));
   return { cells: short, width, shown: Math.max(1, Math.min(count, Math.floor((room - head) / (width + GAP)))), rounded: short.some((row, r) => row.some((text, c) => text !== cells[r]?.[c])) };
 }
+
+/** The place of an element of an array by its row and column in the table of it: a vector is one column, more axes are rows of the last. */
+export function elementAt(shape: number[], row: number, column: number): number[] {
+  if (shape.length === 0) return [];
+  if (shape.length === 1) return [row];
+  const place: number[] = [];
+  let rest = row;
+  for (const size of shape.slice(0, -1).toReversed()) {
+    place.unshift(rest % Math.max(1, size));
+    rest = Math.floor(rest / Math.max(1, size));
+  }
+  return [...place, column];
+}

@@ -57,19 +57,6 @@ export function applyResults(before: Record<string, Result>, event: ResultsEvent
   return changed(before, event.blocks, event.whole);
 }
 
-export type Recorded = Record<string, (number | null)[]>; // null: not a number
-
-/** Recorded values grow while a loop runs, and begin anew with the next one. */
-export function applyRecorded(before: Recorded, last: ProgressEvent | null, event: ProgressEvent): Recorded {
-  const begins = event.running && !last?.running && event.steps > 1;
-  const kept = begins ? {} : before;
-  const entries = Object.entries(event.recorded ?? {}).filter(([, values]) => values.length > 0);
-  if (!entries.length) return kept;
-  const grown = { ...kept };
-  for (const [output, values] of entries) grown[output] = [...(grown[output] ?? []), ...values];
-  return grown;
-}
-
 /** A page file with these blocks, as copied to the clipboard and kept when the server has lost the page. */
 export function pageFile(page: PageState, ids: string[] = page.order): string {
   const chosen = new Set(ids);

@@ -54,7 +54,7 @@ function meant(operator: OperatorDoc, word: string): number {
   for (const [pattern, names] of MEANINGS) {
     if (!pattern.test(word)) continue;
     const at = names.findIndex((name) => name === operator.name || name === `:${operator.family}`);
-    if (at >= 0) return 50 - at;
+    if (at >= 0) return 58 - at; // before names that only begin so
   }
   return 0;
 }

@@ -1,6 +1,7 @@
 // Wires: where they come from and go to, and the curves they are drawn as.
 
 import type { Block, Source } from "../protocol";
+import { around, pathOf, type Obstacle } from "./route";
 
 export interface End {
   block: string;
@@ -126,13 +127,21 @@ function inLines(label: string, room: number, narrow: boolean): string[] | null 
   return choices.find((lines) => label !== "" && Math.max(...lines.map(labelWidth)) + BEFORE + BEND <= room) ?? null;
 }
 
+/** The cards that a wire is led around, and those at its ends. */
+export interface Lead {
+  boxes: readonly Obstacle[];
+  ends: readonly string[];
+}
+
 /** A wire: level through its label, then a curve to the target; backwards it swings around. Wires from one pin share a narrow label. */
-export function curve(x: number, y: number, toX: number, toY: number, label: string, narrow = false): Curve {
+export function curve(x: number, y: number, toX: number, toY: number, label: string, narrow = false, lead: Lead | null = null): Curve {
   const room = toX - x;
   const lines = inLines(label, room, narrow);
   const width = lines ? Math.max(...lines.map(labelWidth)) : 0;
   const start = lines ? x + BEFORE + width : x;
   const reach = room > 0 ? Math.max(12, (toX - start) * 0.5) : Math.max(60, Math.min(220, Math.abs(room) * 0.5 + Math.abs(toY - y) * 0.2));
-  const path = `M${x} ${y}H${start}C${start + reach} ${y} ${toX - reach} ${toY} ${toX} ${toY}`;
-  return { path, label: lines && { x: x + BEFORE, y, width, lines } };
+  const corners = lead && around({ x, y }, { x: start, y }, { x: toX, y: toY }, reach, lead.boxes, lead.ends);
+  const path = corners ? pathOf(corners) : `M${x} ${y}H${start}C${start + reach} ${y} ${toX - reach} ${toY} ${toX} ${toY}`;
+  const shown = lines && (!corners || (corners[1]?.x ?? 0) >= start); // a wire that turns before has no room for it
+  return { path, label: shown ? { x: x + BEFORE, y, width, lines } : null };
 }

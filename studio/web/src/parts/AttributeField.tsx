@@ -1,7 +1,7 @@
 // Attributes of blocks, each edited by its kind: a tick, a number, a type from a list, a text, a shape, a value.
 
 import { useEffect, useRef, useState } from "react";
-import { literalOf, readLeaf, readShape, type Nested } from "../logic/literal";
+import { literalOf, readLeaf, readNumbers, readShape, type Nested } from "../logic/literal";
 import type { AttributeDoc, Block, Source } from "../protocol";
 import { openDialog, useStore } from "../store";
 import { complain } from "../line";
@@ -13,11 +13,12 @@ interface Props {
   block: Block;
   attribute: AttributeDoc;
   also?: string[]; // other blocks that are changed with it
+  inspected?: boolean; // beside the canvas: the card has a field of the same name
 }
 
-export function AttributeField({ block, attribute, also = [] }: Props) {
+export function AttributeField({ block, attribute, also = [], inspected }: Props) {
   const { name, kind } = attribute;
-  const label = `${name} of ${also.length ? `${also.length + 1} blocks` : block.id}`;
+  const label = inspected ? `Inspected ${name}` : `${name} of ${also.length ? `${also.length + 1} blocks` : block.id}`;
   const given = block.attrs[name];
   const set = (value: Source): Promise<unknown> => change(block.id, { [name]: value }, also);
   return (
@@ -35,8 +36,8 @@ export function AttributeField({ block, attribute, also = [] }: Props) {
         />
       )}
       {kind === "dtype" && <TypeField label={label} attribute={attribute} given={String(given ?? "")} onCommit={(dtype) => set(dtype || null)} />}
-      {kind === "value" && <ValueField block={block} name={name} label={label} onCommit={set} />}
-      {(kind === "text" || kind === "int" || kind === "float" || kind === "shape" || kind === "list") && (
+      {kind === "value" && <ValueField block={block} name={name} label={label} bare={inspected} onCommit={set} />}
+      {(kind === "text" || kind === "int" || kind === "float" || kind === "shape" || kind === "list" || kind === "numbers") && (
         <LineField block={block.id} name={name} label={label} kind={kind} given={given} fallback={attribute.default} required={attribute.required} onCommit={set} />
       )}
     </div>
@@ -94,7 +95,7 @@ function TypeField({ label, attribute, given, onCommit }: { label: string; attri
   );
 }
 
-function ValueField({ block, name, label, onCommit }: { block: Block; name: string; label: string; onCommit: (source: Source) => Promise<unknown> }) {
+function ValueField({ block, name, label, bare, onCommit }: { block: Block; name: string; label: string; bare?: boolean; onCommit: (source: Source) => Promise<unknown> }) {
   const all = useStore((state) => state.catalogue?.dtypes ?? []);
   const given = block.attrs[name];
   const literal = typeof given === "string" ? { value: given as Nested, dtype: null, shape: null, file: null } : literalOf(given);
@@ -102,6 +103,7 @@ function ValueField({ block, name, label, onCommit }: { block: Block; name: stri
   return (
     <LiteralField
       label={label}
+      bare={bare}
       at={{ block: block.id, pin: name }}
       literal={literal}
       dtypes={typeof dtype === "string" ? [dtype] : all}
@@ -117,7 +119,7 @@ interface LineProps {
   block: string;
   name: string;
   label: string;
-  kind: "text" | "int" | "float" | "shape" | "list";
+  kind: "text" | "int" | "float" | "shape" | "list" | "numbers";
   given: Source | undefined;
   fallback: unknown;
   required: boolean;
@@ -133,6 +135,11 @@ function LineField({ block, name, label, kind, given, fallback, required, onComm
   const sourceOf = (typed: string): Source => {
     if (typed.trim() === "" && !required) return null;
     if (kind === "text") return typed;
+    if (kind === "numbers") {
+      const numbers = readNumbers(typed);
+      if (!numbers.ok) throw new Error(numbers.message);
+      return numbers.value as unknown as Source;
+    }
     const found = kind === "shape" || kind === "list" ? readShape(typed) : readLeaf(typed, [kind === "int" ? "int64" : "float64"]);
     if (!found.ok) throw new Error(found.message);
     return found.value as unknown as Source;

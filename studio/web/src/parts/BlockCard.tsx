@@ -3,14 +3,17 @@
 
 import { memo } from "react";
 import type { NodeProps } from "@xyflow/react";
-import { cardHeight, cardWidth, DOT, isReroute } from "../logic/card";
+import { cardHeight, cardWidth, DOT, HEAD, isReroute } from "../logic/card";
 import { literalOf } from "../logic/literal";
 import { lookOf } from "../logic/pins";
+import { partsOf, sizeIn } from "../logic/title";
 import { wiresAt } from "../logic/wires";
 import type { Block, OperatorDoc, PinDoc, Result } from "../protocol";
 import { openDialog, operatorOf, store, useStore } from "../store";
+import { fold } from "../folds";
 import { onGroup } from "../groups";
-import { change, duplicate, feed, removeBlocks, runTo, select } from "../studio";
+import { duplicate } from "../clipboard";
+import { change, feed, removeBlocks, runTo, select } from "../studio";
 import { AttributeField } from "./AttributeField";
 import { Derived, GroupHead } from "./GroupCard";
 import { Icon } from "./Icon";
@@ -54,9 +57,7 @@ function FarCard({ id }: { id: string }) {
   const lines = Math.max(operator.inputs.length, operator.outputs.length);
   return (
     <div className={`card far ${status}`} style={{ ["--tint" as string]: tint?.header, ["--frame" as string]: tint?.frame, width: cardWidth(operator), height: cardHeight(block, operator) }}>
-      <div className="card-head">
-        <div className="card-id">{id}</div>
-      </div>
+      <FarTitle id={id} width={cardWidth(operator)} height={cardHeight(block, operator)} />
       <div className="card-pins">
         {Array.from({ length: lines }, (_, i) => (
           <div className="card-row" key={i}>
@@ -69,6 +70,15 @@ function FarCard({ id }: { id: string }) {
   );
 }
 
+/** The name as large as it fits, for when nothing smaller can be read. Drawn over the card, shown from afar; it may break between its parts. */
+const FarTitle = memo(function FarTitle({ id, width, height }: { id: string; width: number; height: number }) {
+  return (
+    <div className="far-title" aria-hidden="true" style={{ ["--fits" as string]: `${sizeIn(id, width, height)}px` }}>
+      <span data-title={partsOf(id).join("\u200b")} />
+    </div>
+  );
+});
+
 function NearCard({ id }: { id: string }) {
   const block = useStore((state) => state.page.blocks[id]);
   const group = useStore((state) => (block?.op === "Group" ? state.page.groups.find((item) => item.name === id) : undefined));
@@ -77,11 +87,12 @@ function NearCard({ id }: { id: string }) {
   const result = useStore((state) => state.results[id]);
   const current = useStore((state) => Boolean(state.progress?.running && state.progress.block === id));
   const error = useStore((state) => state.pinErrors[`${id}:`]);
+  const folded = useStore((state) => state.folded.has(id));
   if (!block || !operator) return null;
   const status = result?.status ?? "waiting";
   const stale = Boolean(result?.stale && status === "done");
   return (
-    <div className={`card${group ? " of-group" : ""} ${status}${stale ? " is-stale" : ""}${current ? " current" : ""}`} style={{ ["--tint" as string]: tint?.header, ["--frame" as string]: tint?.frame, width: cardWidth(operator) }}>
+    <div className={`card${group ? " of-group" : ""} ${status}${stale ? " is-stale" : ""}${current ? " current" : ""}${folded ? " folded" : ""}`} style={{ ["--tint" as string]: tint?.header, ["--frame" as string]: tint?.frame, width: cardWidth(operator) }}>
       <div className="card-head" onDoubleClick={() => (group ? void onGroup("open", id) : openDialog({ kind: "rename", block: id }))}>
         {group && <GroupHead group={group} at={block.at} />}
         {!group && <div className="card-names">
@@ -93,19 +104,25 @@ function NearCard({ id }: { id: string }) {
         {stale && <span className="stale-mark">stale</span>}
         {current && <span className="current-mark">running</span>}
         {!group && (
+          <button type="button" className="quiet tiny nodrag" tabIndex={-1} aria-label={`${folded ? "Expand" : "Collapse"} the card of ${id}`} aria-expanded={!folded} title={folded ? "Expand the card" : "Collapse the card"} onClick={() => fold([id], !folded)}>
+            <Icon name={folded ? "right" : "down"} />
+          </button>
+        )}
+        {!group && (
           <Menu label={`Actions of ${id}`} className="quiet tiny nodrag" items={() => actions(block, operator)}>
             <Icon name="more" />
           </Menu>
         )}
       </div>
       {error && <div className="pin-error of-block">{error}</div>}
-      <Pins block={block} operator={operator} />
-      {operator.attributes.map((attribute) => (
+      <Pins block={block} operator={operator} folded={folded} />
+      {!folded && operator.attributes.map((attribute) => (
         <AttributeField key={attribute.name} block={block} attribute={attribute} />
       ))}
-      {group && <Derived group={group} />}
-      {operator.role === "placeholder" && <FeedField block={block} />}
-      {result && <Outcome block={id} result={result} stale={stale} />}
+      {!folded && group && <Derived group={group} />}
+      {!folded && operator.role === "placeholder" && <FeedField block={block} />}
+      {!folded && result && <Outcome block={id} result={result} stale={stale} />}
+      <FarTitle id={id} width={cardWidth(operator)} height={folded ? HEAD : cardHeight(block, operator)} />
     </div>
   );
 }
@@ -119,6 +136,7 @@ function actions(block: Block, operator: OperatorDoc): Item[] {
     { label: "Rename", do: () => openDialog({ kind: "rename", block: id }), keys: "F2" },
     { label: "Duplicate", do: () => void duplicate([id]), keys: "Ctrl D" },
     { label: "Delete", do: () => void removeBlocks([id]), keys: "Del" },
+    store.get().folded.has(id) ? { label: "Expand the card", do: () => fold([id], false) } : { label: "Collapse the card", do: () => fold([id], true) },
     {
       label: "Reference",
       do: () => {
@@ -129,7 +147,7 @@ function actions(block: Block, operator: OperatorDoc): Item[] {
   ];
 }
 
-function Pins({ block, operator }: { block: Block; operator: OperatorDoc }) {
+function Pins({ block, operator, folded }: { block: Block; operator: OperatorDoc; folded: boolean }) {
   const lines = Math.max(operator.inputs.length, operator.outputs.length);
   return (
     <div className="card-pins">
@@ -139,8 +157,8 @@ function Pins({ block, operator }: { block: Block; operator: OperatorDoc }) {
         const out = output && block.out[output.name];
         return (
           <div className="card-row" key={i}>
-            {input && <InputPin block={block} pin={input} />}
-            {output && (
+            {input && <InputPin block={block} pin={input} folded={folded} />}
+            {output && !folded && (
               <span className="pin-name out" aria-hidden="true">
                 {output.name}
               </span>
@@ -155,7 +173,7 @@ function Pins({ block, operator }: { block: Block; operator: OperatorDoc }) {
 
 const NONE: number[] = [];
 
-function InputPin({ block, pin }: { block: Block; pin: PinDoc }) {
+function InputPin({ block, pin, folded }: { block: Block; pin: PinDoc; folded: boolean }) {
   const given = block.inputs[pin.name];
   const wires = wiresAt(given, pin.many);
   const missing = block.missing.includes(pin.name);
@@ -178,10 +196,10 @@ function InputPin({ block, pin }: { block: Block; pin: PinDoc }) {
         wired={given !== undefined}
         missing={missing}
       />
-      <span className={`pin-name${late ? " missing" : ""}${failed ? " failed" : ""}${lit.length && wires.length ? " lit" : ""}`} aria-hidden="true">
+      {!folded && <span className={`pin-name${late ? " missing" : ""}${failed ? " failed" : ""}${lit.length && wires.length ? " lit" : ""}`} aria-hidden="true">
         {pin.name}
-      </span>
-      {!wires.length && (
+      </span>}
+      {!folded && !wires.length && (
         <LiteralField
           label={`${pin.name} of ${block.id}`}
           at={{ block: block.id, pin: pin.name }}
@@ -194,7 +212,7 @@ function InputPin({ block, pin }: { block: Block; pin: PinDoc }) {
           onText={() => openDialog({ kind: "text", block: block.id, name: pin.name, attribute: false })}
         />
       )}
-      {pin.many && wires.length > 1 && <span className="count">{wires.length} wires</span>}
+      {!folded && pin.many && wires.length > 1 && <span className="count">{wires.length} wires</span>}
     </>
   );
 }

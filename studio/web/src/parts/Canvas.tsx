@@ -3,11 +3,12 @@
 import { applyEdgeChanges, applyNodeChanges, Background, BackgroundVariant, MiniMap, ReactFlow, useReactFlow, type Edge, type EdgeChange, type Node, type NodeChange } from "@xyflow/react";
 import { useCallback, useEffect, useRef, useState, type DragEvent, type MouseEvent as ReactMouseEvent } from "react";
 import { GRID, type Place } from "../logic/arrange";
-import { parse } from "../logic/exact";
 import { isWithin, noteNode, placedAnew, withFrames } from "../logic/flow";
+import { inCell } from "../host";
 import { openDialog, operatorOf, store, useStore } from "../store";
 import { clearPinErrors } from "../line";
-import { addBlock, changeNote, copied, drop, endWire, openFile, paste } from "../studio";
+import { copyTo } from "../clipboard";
+import { addBlock, changeNote, drop, endWire, openFile } from "../studio";
 import { FARTHEST, keptView, placeAt, setView, wholeView } from "../view";
 import { BlockCard } from "./BlockCard";
 import { onConnect, onConnectEnd, onConnectStart, onReconnect, onReconnectStart } from "./connecting";
@@ -24,6 +25,8 @@ const MANY = 150; // from so many blocks on, only those in sight are drawn
 const FAR = 0.42;
 const NO_NODES: Node[] = [];
 const NO_EDGES: Edge[] = [];
+const AFAR = 0.55; // from here on titles are all that can be read
+const TITLE = 12.5; // pixels of a title on the screen, where it fits
 const isFar = (zoom: number, blocks: number): boolean => zoom < FAR && blocks > MANY;
 export const DRAGGED = "application/x-rowgrad-operator";
 
@@ -54,11 +57,11 @@ function onNodesChange(changes: NodeChange[]): void {
 }
 
 /** What was dragged with Alt stays where it was; a copy stands where it was dropped. */
-async function copyTo(moved: Node[]): Promise<void> {
+async function dropCopy(moved: Node[]): Promise<void> {
   const ids = moved.map((node) => node.id).filter((id) => store.get().page.blocks[id]);
   const corner: Place = [Math.min(...moved.map((node) => node.position.x)), Math.min(...moved.map((node) => node.position.y))];
   store.set(({ nodes, page }) => ({ nodes: placedAnew(nodes, page) }));
-  if (ids.length) await paste(parse(copied(ids)) as unknown as { blocks: unknown[] }, corner);
+  if (ids.length) await copyTo(ids, corner);
 }
 
 const onEdgesChange = (changes: EdgeChange[]): void => store.set(({ edges }) => ({ edges: applyEdgeChanges(changes.filter((change) => change.type === "select"), edges) }));
@@ -71,7 +74,7 @@ const onDragStart = (event: { altKey: boolean }): void => {
 
 function onDragStop(_: unknown, __: unknown, moved: Node[]): void {
   const places: Record<string, Place> = {};
-  if (copies) return void copyTo(moved);
+  if (copies) return void dropCopy(moved);
   const { nodes } = store.get();
   moved = moved.flatMap((node) => (node.type === "frame" ? membersOf(node, nodes) : [node]));
   for (const { id, position, data } of moved) {
@@ -110,6 +113,15 @@ const minimapColour = (node: Node): string => {
   return catalogue?.families.find((item) => item.name === family)?.frame ?? "#c9b458";
 };
 
+/** What has a size on the screen rather than on the page: popovers, and titles from afar. In steps, since every change is felt by all cards. */
+function scaleTo(room: HTMLElement | null, zoom: number): void {
+  const step = String(Math.max(FARTHEST, Number(zoom.toPrecision(2))));
+  if (!room || room.style.getPropertyValue("--zoom") === step) return;
+  room.style.setProperty("--zoom", step);
+  room.style.setProperty("--far", `${TITLE / Number(step)}px`);
+  room.classList.toggle("afar", zoom < AFAR);
+}
+
 export function Canvas() {
   const nodes = useStore((state) => state.nodes);
   const edges = useStore((state) => state.edges);
@@ -132,6 +144,7 @@ export function Canvas() {
     if (!loaded || shown === document) return;
     const view = keptView(document ?? "") ?? wholeView() ?? { x: 60, y: 60, zoom: 1 };
     void flow.setViewport(view);
+    scaleTo(room.current, view.zoom);
     store.set({ far: isFar(view.zoom, store.get().nodes.length) });
     setShown(document);
   }, [loaded, shown, document, flow]);
@@ -139,9 +152,17 @@ export function Canvas() {
   const onMove = useCallback((_: unknown, { zoom }: { zoom: number }) => {
     const far = isFar(zoom, store.get().nodes.length);
     if (far !== store.get().far) store.set({ far });
+    scaleTo(room.current, zoom);
   }, []);
+  // Wires are led around cards when these rest; on pages of very many blocks nobody could follow them anyway.
+  useEffect(() => {
+    if (nodes.some((node) => node.dragging)) return;
+    const boxes = many ? [] : nodes.filter((node) => node.type === "block" && node.measured?.height).map(({ id, position, measured }) => ({ id, ...position, width: measured?.width ?? 0, height: measured?.height ?? 0 }));
+    const before = store.get().obstacles;
+    if (boxes.length !== before.length || boxes.some((box, at) => JSON.stringify(box) !== JSON.stringify(before[at]))) store.set({ obstacles: boxes });
+  }, [nodes, many]);
   return (
-    <div className={`canvas${wiring ? " wiring" : ""}`} ref={room} onDoubleClick={onDoubleClick} onDrop={onDrop} onDragOver={(event) => event.preventDefault()}>
+    <div className="canvas" data-wiring={wiring || undefined} ref={room} onDoubleClick={onDoubleClick} onDrop={onDrop} onDragOver={(event) => event.preventDefault()}>
       <ReactFlow
         aria-label="Canvas"
         nodes={shown === document ? nodes : NO_NODES}
@@ -190,14 +211,16 @@ export function Canvas() {
       {menu && <MenuList label={menu.label} items={menu.items} anchor={menu.anchor} onClose={() => store.set({ menu: null })} />}
       {empty && (
         <div className="empty-hint">
-          <p>Drag a block from the palette, or double-click here to search.</p>
+          <p>{inCell ? "Double-click here to add a block." : "Drag a block from the palette, or double-click here to search."}</p>
           <p>
             <button type="button" onClick={() => openDialog({ kind: "add", adding: { at: null, wire: null } })}>
               Search operators <kbd>Ctrl K</kbd>
             </button>{" "}
-            <button type="button" onClick={() => openDialog({ kind: "examples" })}>
-              Look at an example
-            </button>
+            {!inCell && (
+              <button type="button" onClick={() => openDialog({ kind: "examples" })}>
+                Look at an example
+              </button>
+            )}
           </p>
         </div>
       )}

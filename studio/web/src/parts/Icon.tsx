@@ -2,6 +2,7 @@
 
 const PATHS = {
   run: "M4 2.5v11l9-5.5z",
+  pause: "M5 3v10M11 3v10",
   stop: "M3.5 3.5h9v9h-9z",
   step: "M3 3v10l6-5zM12 3v10",
   loop: "M12.5 5.5A5.2 5.2 0 1 0 13.2 9M13 2.5v3.3H9.7",

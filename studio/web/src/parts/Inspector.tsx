@@ -1,18 +1,20 @@
-// The reference of the block that is selected, or of an operator of the palette; above it the tour and the chart while they are of use.
+// The block that is selected: first what can be edited, then the reference; above them the tour, lessons and sliders while they are of use.
 
 import { align } from "../keys";
 import { stringify } from "../logic/exact";
 import { literalOf } from "../logic/literal";
 import { lookOf } from "../logic/pins";
 import type { Block, Group, OperatorDoc, PinDoc } from "../protocol";
-import { operatorOf, useStore } from "../store";
-import { addBlock, change, duplicate, removeSelected } from "../studio";
+import { openDialog, operatorOf, useStore } from "../store";
+import { duplicate } from "../clipboard";
+import { addBlock, change, removeSelected } from "../studio";
 import { placeForNew, reveal } from "../view";
 import { AttributeField } from "./AttributeField";
-import { Chart } from "./Chart";
 import { groupActions } from "./GroupCard";
+import { LessonPanel } from "./LessonPanel";
 import { LiteralField } from "./LiteralField";
 import { Glyph } from "./Pin";
+import { NumberTools, Sliders } from "./Sliders";
 import { Tour } from "./Tour";
 
 export function Inspector() {
@@ -25,7 +27,8 @@ export function Inspector() {
     <aside className="inspector" aria-label="Inspector">
       <div className="inspector-scroll" tabIndex={0}>
         <Tour />
-        <Chart />
+        <LessonPanel />
+        <Sliders />
         {several > 1 && <TogetherFields />}
         {several > 1 && (
           <div className="several" role="group" aria-label="Selection">
@@ -58,6 +61,8 @@ export function Inspector() {
             )}
           </div>
         )}
+        {block && operator && !group && several < 2 && <EditBlock block={block} operator={operator} />}
+        {block && several < 2 && <NumberTools block={block.id} />}
         {group ? <AboutGroup group={group} /> : operator ? <Reference operator={operator} /> : <Nothing />}
       </div>
     </aside>
@@ -100,6 +105,38 @@ function TogetherFields() {
       ))}
       {operator.attributes.map((attribute) => (
         <AttributeField key={attribute.name} block={shared} attribute={attribute} also={also} />
+      ))}
+    </div>
+  );
+}
+
+/** The literals and attributes of the block that is selected: what one came for stands first. */
+function EditBlock({ block, operator }: { block: Block; operator: OperatorDoc }) {
+  const derived = useStore((state) => state.page.groups.some((group) => group.kind !== "" && (block.group === group.name || block.group.startsWith(`${group.name}/`))));
+  const pins = operator.inputs.filter((pin) => !pin.many && typeof block.inputs[pin.name] !== "string");
+  if (derived || (!pins.length && !operator.attributes.length)) return null;
+  return (
+    <div className="together" role="group" aria-label={`Edit ${block.id}`}>
+      {pins.map((pin) => (
+        <div className="card-row attribute" key={pin.name} title={pin.doc}>
+          <span className="attribute-name" aria-hidden="true">
+            {pin.name}
+          </span>
+          <LiteralField
+            label={`Inspected ${pin.name}`}
+            bare
+            at={{ block: block.id, pin: pin.name }}
+            literal={literalOf(block.inputs[pin.name])}
+            dtypes={pin.dtypes}
+            about={(block.in[pin.name] ?? []).map((signal) => signal.text).join("; ")}
+            placeholder={pin.shape || "value"}
+            onCommit={(source) => change(block.id, { [pin.name]: source })}
+            onText={() => openDialog({ kind: "text", block: block.id, name: pin.name, attribute: false })}
+          />
+        </div>
+      ))}
+      {operator.attributes.map((attribute) => (
+        <AttributeField key={attribute.name} block={block} attribute={attribute} inspected />
       ))}
     </div>
   );

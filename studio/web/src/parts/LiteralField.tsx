@@ -15,11 +15,12 @@ interface Props {
   about: string; // type and shape, for a literal that is too large to be shown
   placeholder: string;
   lit?: number[];
+  bare?: boolean; // without a tooltip: there is room for all of it
   onCommit: (source: Source) => Promise<unknown>; // null clears
   onText: () => void;
 }
 
-export function LiteralField({ label, at, literal, dtypes, about, placeholder, lit, onCommit, onText }: Props) {
+export function LiteralField({ label, at, literal, dtypes, about, placeholder, lit, bare, onCommit, onText }: Props) {
   const [table, setTable] = useState(false);
   const [typing, setTyping] = useState(false);
   const button = useRef<HTMLButtonElement>(null);
@@ -59,7 +60,7 @@ export function LiteralField({ label, at, literal, dtypes, about, placeholder, l
         text={text}
         placeholder={placeholder}
         size={(shown) => Math.max(5, Math.min(30, shown.length || placeholder.length))}
-        title={text || undefined}
+        title={bare ? undefined : text || undefined}
         commit={commit}
         onDraft={setTyping}
       />

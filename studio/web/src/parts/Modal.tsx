@@ -8,10 +8,11 @@ interface Props {
   onClose: () => void;
   children: ReactNode;
   wide?: boolean;
+  huge?: boolean; // as much as there is
   bare?: boolean; // no visible head: the content says what it is
 }
 
-export function Modal({ title, onClose, children, wide, bare }: Props) {
+export function Modal({ title, onClose, children, wide, huge, bare }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
   useLayoutEffect(() => {
     const element = dialog.current;
@@ -22,7 +23,7 @@ export function Modal({ title, onClose, children, wide, bare }: Props) {
   return (
     <dialog
       ref={dialog}
-      className={`modal${wide ? " wide" : ""}`}
+      className={`modal${wide ? " wide" : ""}${huge ? " huge" : ""}`}
       aria-label={title}
       onCancel={(event) => {
         event.preventDefault();

@@ -1,7 +1,7 @@
-// One output of a block: what it is, its numbers, colours or texts. In the card it has a fixed room; the same view, larger, is in a dialog.
+// One output of a block: what it is, its numbers, colours or texts. In the card it has a fixed room; enlarged, it can be looked at in more ways.
 
 import { memo, useMemo, useState, type KeyboardEvent } from "react";
-import { columnsFor } from "../logic/numbers";
+import { columnsFor, elementAt } from "../logic/numbers";
 import type { Value } from "../protocol";
 import { openDialog, say, useStore } from "../store";
 import { downloadOutput, light } from "../studio";
@@ -14,14 +14,12 @@ interface Props {
   pin: string;
   value: Value;
   stale: boolean;
-  large?: boolean;
 }
 
 const NONE: number[] = [];
 const ROOM = 35; // characters in a card
-const LARGE_ROOM = 96; // in the dialog
 
-export const ResultView = memo(function ResultView({ block, pin, value, stale, large }: Props) {
+export const ResultView = memo(function ResultView({ block, pin, value, stale }: Props) {
   const lit = useStore((state) => state.lit[`out ${block}:${pin}`] ?? NONE);
   const label = `${pin} of ${block}`;
   const downloads = () => [
@@ -29,7 +27,7 @@ export const ResultView = memo(function ResultView({ block, pin, value, stale, l
     { label: "Download as .csv", do: () => void downloadOutput(block, pin, "csv") },
   ];
   return (
-    <section className={`result${stale ? " stale" : ""}${large ? " large" : ""}`} role="region" aria-label={label}>
+    <section className={`result${stale ? " stale" : ""}`} role="region" aria-label={label}>
       <div className="result-head">
         <strong>{pin}</strong>
         <span className="signal">{value.signal}</span>
@@ -43,19 +41,16 @@ export const ResultView = memo(function ResultView({ block, pin, value, stale, l
           <Menu label={`Download ${label}`} className="quiet tiny nodrag" items={downloads}>
             <Icon name="download" />
           </Menu>
-          {!large && (
-            <button type="button" className="quiet tiny nodrag" aria-label={`Enlarge ${label}`} title="Enlarge" onClick={() => openDialog({ kind: "result", block, pin })}>
-              <Icon name="expand" />
-            </button>
-          )}
+          <button type="button" className="quiet tiny nodrag" aria-label={`Enlarge ${label}`} title="Enlarge" onClick={() => openDialog({ kind: "result", block, pin })}>
+            <Icon name="expand" />
+          </button>
         </span>
       </div>
       {value.kind === "empty" && <p className="dim">no elements</p>}
       {value.kind === "heat" && (
-        <HeatMap value={value} label={label} width={large ? 640 : 222} height={large ? 420 : 62} lit={lit} onRow={(row) => void light(block, pin, row)} />
+        <HeatMap value={value} label={label} width={222} height={62} lit={lit} onRow={(row) => void light(block, pin, row)} />
       )}
-      {value.kind === "cells" && <Cells block={block} pin={pin} value={value} lit={lit} label={label} room={large ? LARGE_ROOM : ROOM} />}
-      {large && value.kind === "cells" && <p className="dim">{value.summary}</p>}
+      {value.kind === "cells" && <Cells block={block} pin={pin} value={value} lit={lit} label={label} room={ROOM} />}
     </section>
   );
 });
@@ -85,12 +80,17 @@ function Cells({ block, pin, value, lit, label, room }: CellsProps) {
   };
   const keys = (event: KeyboardEvent): void => {
     const step = { ArrowDown: 1, ArrowUp: -1, ArrowRight: flat ? 1 : 0, ArrowLeft: flat ? -1 : 0 }[event.key];
+    if (event.key === "Enter" && active !== null) why(active, 0);
     if (!step) return;
     event.preventDefault();
     event.stopPropagation();
     const row = Math.max(0, Math.min(cells.length - 1, active === null ? 0 : active + step));
     go(row);
     say(`${label}, row ${row}: ${cells[row]?.join(", ")}`);
+  };
+  /** A click asks why; a drag selects numbers to be copied. */
+  const why = (row: number, column: number): void => {
+    if (!String(getSelection())) openDialog({ kind: "result", block, pin, element: elementAt(value.shape, row, column) });
   };
   const mark = (row: number): string | undefined => [lit.includes(row) ? "lit" : "", row === active ? "active" : ""].join(" ").trim() || undefined;
   return (
@@ -101,7 +101,7 @@ function Cells({ block, pin, value, lit, label, room }: CellsProps) {
             {flat ? (
               <tr>
                 {(fitted.cells[0] ?? []).map((text, row) => (
-                  <td key={row} className={mark(row)} title={cells[row]?.[0]} onPointerEnter={() => go(row)}>
+                  <td key={row} className={mark(row)} title={cells[row]?.[0]} onPointerEnter={() => go(row)} onClick={() => why(row, 0)}>
                     {text}
                   </td>
                 ))}
@@ -111,7 +111,7 @@ function Cells({ block, pin, value, lit, label, room }: CellsProps) {
                 <tr key={at} className={mark(at)} onPointerEnter={() => go(at)}>
                   {value.shape.length > 0 && <th scope="row">{at}</th>}
                   {row.map((text, column) => (
-                    <td key={column} title={cells[at]?.[column]}>
+                    <td key={column} title={cells[at]?.[column]} onClick={() => why(at, column)}>
                       {text}
                     </td>
                   ))}

@@ -1,7 +1,9 @@
 // The row of buttons at the top: the page's name, keeping, changing, running.
 
 import { useEffect, type ReactNode } from "react";
+import { inCell } from "../host";
 import { openDialog, store, useStore } from "../store";
+import { pause, pausedRun, resume } from "../runs";
 import { exportAs, redo, reset, run, save, setTitle, step, stop, tidy, undo } from "../studio";
 import { newPage } from "../tabs";
 import { fit, placeForNew } from "../view";
@@ -52,6 +54,8 @@ const EXPORTS = [
 export function Toolbar() {
   const { undo: undoLabel, redo: redoLabel } = useStore((state) => state.page);
   const running = useStore((state) => Boolean(state.progress?.running));
+  const looping = useStore((state) => Boolean(state.progress?.running && state.progress.run !== null));
+  const waiting = useStore((state) => pausedRun(state.runs));
   const panels = useStore((state) => state.panels);
   const add = (): void => openDialog({ kind: "add", adding: { at: null, wire: null } });
   return (
@@ -61,10 +65,10 @@ export function Toolbar() {
       </button>
       <Title />
       <Group label="Page">
-        <Tool name="New" words onClick={() => void newPage()} />
-        <Tool name="Open" words keys="Ctrl O" onClick={() => openDialog({ kind: "open" })} />
+        {!inCell && <Tool name="New" words onClick={() => void newPage()} />}
+        {!inCell && <Tool name="Open" words keys="Ctrl O" onClick={() => openDialog({ kind: "open" })} />}
         <Tool name="Save" words keys="Ctrl S" onClick={() => void save()} />
-        <Tool name="Save as" words onClick={() => openDialog({ kind: "save as" })} />
+        {!inCell && <Tool name="Save as" words onClick={() => openDialog({ kind: "save as" })} />}
         <Menu label="Export" className="tool" items={() => EXPORTS.map(([label, as]) => ({ label, do: () => void exportAs(as) }))}>
           <span>Export</span>
           <Icon name="down" />
@@ -85,11 +89,13 @@ export function Toolbar() {
         <Tool name="Train" words hint="Choose a loss, variables and an optimizer" disabled={running} onClick={() => openDialog({ kind: "train" })} />
         <Tool name="Loop" icon="loop" words hint="Run again and again" disabled={running} onClick={() => openDialog({ kind: "loop" })} />
         <Tool name="Reset" icon="reset" hint="Forget results, and start variables anew" disabled={running} onClick={() => void reset()} />
+        {looping && <Tool name="Pause" icon="pause" words hint="Pause the loop, to change something and go on" onClick={() => void pause()} />}
+        {!running && waiting && <Tool name="Resume" icon="run" words hint={`Go on with ${waiting.name}`} onClick={() => void resume(waiting)} />}
         <Tool name="Stop" icon="stop" words disabled={!running} onClick={() => void stop()} />
       </Group>
       <span className="spring" />
       <Group label="Help">
-        <Tool name="Examples" words tour="examples" onClick={() => openDialog({ kind: "examples" })} />
+        {!inCell && <Tool name="Examples" words tour="examples" onClick={() => openDialog({ kind: "examples" })} />}
         <button type="button" className="tool" aria-label="Shortcuts" title="Shortcuts (?)" onClick={() => openDialog({ kind: "shortcuts" })}>
           <span aria-hidden="true">?</span>
         </button>

@@ -1,7 +1,7 @@
 // A wire: coloured by its type, with type and shape written on it where there is room.
 
 import type { EdgeProps } from "@xyflow/react";
-import { memo } from "react";
+import { memo, useMemo } from "react";
 import { lookOf } from "../logic/pins";
 import { curve, nameOf, type Wire } from "../logic/wires";
 import { useStore } from "../store";
@@ -13,7 +13,11 @@ export const WireEdge = memo(function WireEdge({ sourceX, sourceY, targetX, targ
   const look = useStore((state) => lookOf(state.catalogue?.looks, wire.dtype));
   const quiet = useStore((state) => state.page.groups.some((group) => group.kind !== "" && group.name === wire.target.block) && state.selected !== wire.target.block);
   const held = useStore((state) => state.wiring?.held?.id === wire.id);
-  const { path, label } = curve(sourceX - REACH, sourceY, targetX + REACH, targetY, wire.label, wire.siblings > 1);
+  const obstacles = useStore((state) => state.obstacles);
+  const { path, label } = useMemo(
+    () => curve(sourceX - REACH, sourceY, targetX + REACH, targetY, wire.label, wire.siblings > 1, { boxes: obstacles, ends: [wire.source.block, wire.target.block] }),
+    [sourceX, sourceY, targetX, targetY, wire, obstacles],
+  );
   return (
     <g className={`wire${selected ? " selected" : ""}${held ? " held" : ""}${quiet ? " quiet" : ""}`} style={{ ["--pin" as string]: look.colour }} data-wire={`${nameOf(wire.source)} to ${nameOf(wire.target)}`}>
       <title>{`${wire.label}, from ${nameOf(wire.source)} to ${nameOf(wire.target)}`}</title>

@@ -5,8 +5,10 @@ import type { MouseEvent as ReactMouseEvent } from "react";
 import { noteOf } from "../logic/flow";
 import { nameOf, type Wire } from "../logic/wires";
 import { openDialog, store } from "../store";
+import { fold } from "../folds";
 import { groupSelected } from "../groups";
-import { copySelected, cutSelected, duplicate, pasteCopied, removeSelected, removeWire, reroute, runTo, select, selectedBlocks, tidy } from "../studio";
+import { copySelected, cutSelected, duplicate, pasteCopied } from "../clipboard";
+import { removeSelected, removeWire, reroute, runTo, select, selectedBlocks, tidy } from "../studio";
 import { fit, jumpTo, placeAt } from "../view";
 import { addNote } from "./Canvas";
 import { groupActions } from "./GroupCard";
@@ -59,6 +61,7 @@ export function onNodeMenu(event: ReactMouseEvent, node: Node): void {
     { label: "Cut", do: () => void cutSelected(), keys: "Ctrl X", disabled: !first },
     { label: "Copy", do: () => void copySelected(), keys: "Ctrl C", disabled: !first },
     { label: "Duplicate", do: () => void duplicate(), keys: "Ctrl D", disabled: !first },
+    { label: ids.every((id) => store.get().folded.has(id)) ? "Expand the cards" : "Collapse the cards", do: () => fold(ids, !ids.every((id) => store.get().folded.has(id))), disabled: !first },
     ...(noteOf(node.id) !== null ? [{ label: "Edit the note", do: () => store.set({ editingNote: node.id }), keys: "Enter" }] : []),
     { label: "Delete", do: () => void removeSelected(), keys: "Del" },
   ]);

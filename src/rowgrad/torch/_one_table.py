@@ -1,0 +1,97 @@
+"""Small batches for one table whose gradient is sparse: the shortest way from tensors to the kernels and back.
+
+A step of such a batch is Python and PyTorch more than work, and PyTorch's own layer does all of it in C++. So what
+does not change from call to call is looked up once, and machine code is called without a look at the types of its
+arguments. The kernels are those of `_tables.py` and `_trained_tables.py`, and all that is unusual is left to these.
+"""
+
+import ctypes
+from array import array
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rowgrad import _kernels as kernels
+from rowgrad._kernels.described import ITEM_FIELDS, ROOM, UNIQUE
+from rowgrad._ops.quick import first_call
+from rowgrad._runtime import memory
+from rowgrad._runtime.team import GRAIN
+from rowgrad.torch._bags import IDS
+from rowgrad.torch._pooling import keep_rows
+from rowgrad.torch._trained_tables import MOST_ROWS, TrainedTables
+
+WORDS_AT = 64  # bytes behind the item, where the words of its entries begin
+assert ITEM_FIELDS * 8 <= WORDS_AT
+
+
+def one_table(tables: TrainedTables) -> "OneTable | bool":
+    """The short way for these tables, or False if there is none: several of them, or bags that are divided."""
+    if tables.only is None or tables.features != 1 or not tables.is_summed:
+        return False
+    weight = tables.weights()[0]
+    return OneTable(tables, weight) if weight.shape[0] < MOST_ROWS else False
+
+
+class OneTable:
+    """What calls of the kernels for one table have in common; it holds for as long as `TrainedTables` fit."""
+
+    def __init__(self, tables: TrainedTables, weight: Tensor) -> None:
+        self.rows, self.width = weight.shape
+        assert tables.only is not None
+        self.dtype, self.shape, self.parameters, self.tables = weight.dtype, weight.shape, tables.only, tables
+        self.most = (GRAIN - 1) // (16 + self.width * tables.numpy.itemsize)  # entries that one thread takes
+        self._pool: dict[torch.dtype, Any] = {}
+        self._gradient: dict[torch.dtype, Any] = {}
+
+    def pool(self, values: Tensor, offsets: Tensor, bags: int, is_open: bool) -> Tensor | None:
+        """The pooled rows, or None if an id or an offset is bad."""
+        output = torch.empty(bags, self.width, dtype=self.dtype)
+        code, fixed, more = self._pool.get(values.dtype) or (None, *self._fixed_for_pool(values.dtype))
+        args = (*fixed, values.data_ptr(), values.numel(), offsets.data_ptr(), is_open, bags, 0, output.data_ptr(),
+                *more)  # fmt: skip
+        if code is None:
+            status, code = first_call(kernels.tables.pool, args)
+            self._pool[values.dtype] = code, fixed, more
+        else:
+            status = code(*args)
+        return None if status > 0 else output
+
+    def gradient(
+        self, weight: Tensor, values: Tensor, offsets: Tensor, bags: int, is_open: bool, grad: Tensor
+    ) -> Tensor | None:
+        """The gradient of the table, or None if an id or an offset is bad."""
+        size, rows, width = values.numel(), self.rows, self.width
+        most = size if size < rows else rows
+        places, sums = torch.empty(1, most, dtype=torch.int64), torch.empty(most, width, dtype=self.dtype)
+        described = array("q", (0, rows, width, places.data_ptr(), sums.data_ptr(), 0, 1, size, 0))
+        words = (size + ROOM) * 8 + 63 & ~63
+        scratch = memory.borrow(WORDS_AT + 2 * words)
+        at = scratch[1]
+        code, fixed, more = self._gradient.get(values.dtype) or (None, *self._fixed_for_gradient(values.dtype))
+        args = (*fixed, described.buffer_info()[0], self.tables.address, values.data_ptr(), size, offsets.data_ptr(),
+                is_open, bags, size, 0, grad.data_ptr(), width, at, at + WORDS_AT, at + WORDS_AT + words,
+                *more)  # fmt: skip
+        if code is None:
+            status, code = first_call(kernels.tables_grad.gradients, args)
+            self._gradient[values.dtype] = code, fixed, more
+        else:
+            status = code(*args)
+        count = ctypes.c_int64.from_address(at + 8 * UNIQUE).value
+        memory.give_back(scratch)
+        if status > 0:
+            return None
+        if count < most:  # views would keep as much memory, and take longer to make
+            places.resize_(1, count)
+            sums.resize_(count, width)
+        keep_rows(weight, places)
+        return torch.sparse_coo_tensor(places, sums, self.shape, is_coalesced=True, check_invariants=False)
+
+    def _fixed_for_pool(self, ids: torch.dtype) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """The first and the last arguments of the kernel."""
+        tables = self.tables
+        return (0, 1, 1, 1, 1, IDS[ids], tables.lanes, None, None, tables.stored, tables.address), (self.width, False)
+
+    def _fixed_for_gradient(self, ids: torch.dtype) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        tables = self.tables
+        return (0, 1, 1, 1, IDS[ids], tables.lanes, None, None, tables.stored), (tables.one_at, 0)

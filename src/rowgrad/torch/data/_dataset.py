@@ -1,0 +1,270 @@
+"""The rows of many files as batches: which rows a worker of a rank gets, in which order, and from where on.
+
+Rows have one order, that of the files, or, shuffled, of their pieces by chance and of the rows in each. Every worker of
+every rank takes a range of that order; ranges differ by one row at most, so that all ranks make equally many steps.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import IterableDataset, get_worker_info
+
+from rowgrad._ops.from_ragged import from_ragged
+from rowgrad._runtime.dtypes import Array
+from rowgrad.errors import InvalidArgumentError, RowgradError
+from rowgrad.torch._keyed_jagged import KeyedJaggedTensor
+from rowgrad.torch.data import _files as sources
+from rowgrad.torch.data._files import Paths, Piece
+
+
+class Batch(NamedTuple):
+    """A batch: the ids of all features, the other columns by name, and its worker with the rows it has given so far."""
+
+    features: KeyedJaggedTensor
+    columns: dict[str, Tensor]
+    position: tuple[int, int]
+
+
+class JaggedDataset(IterableDataset[Batch]):
+    """The rows of Parquet or Arrow files as batches with a `KeyedJaggedTensor`.
+
+    Parameters
+    ----------
+    files : path, folder, pattern, or a list of these
+        Parquet files, or Arrow files (Feather, IPC).
+    features : list of str, or dict of str to str
+        The columns of ids: lists of whole numbers, or one number a row. A dict maps features to columns.
+    batch_size : int
+        How many rows a batch has; the last one of a worker may have fewer.
+    columns : list of str
+        Further columns of numbers, such as labels and dense features.
+    shuffle : bool
+        Whether rows come by chance: parts of files (row groups) in any order, and rows of each in any order.
+    seed : int
+        Decides chance; the same seed and epoch give the same order, for any number of workers and ranks.
+    drop_last : bool
+        Whether to leave out a last batch that is not full.
+    rank, world_size : int, optional
+        Which part of the rows is for this process; by default what `torch.distributed` says, if it is initialised.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no such file or column, a file cannot be read, or a column holds no ids.
+
+    Examples
+    --------
+    ::
+
+        dataset = JaggedDataset("clicks/*.parquet", ["user", "items"], batch_size=4096, columns=["label"])
+        for batch in JaggedLoader(dataset, num_workers=2):
+            loss = model(batch.features, batch.columns["label"])
+    """
+
+    def __init__(
+        self,
+        files: Paths,
+        features: Sequence[str] | Mapping[str, str],
+        *,
+        batch_size: int,
+        columns: Sequence[str] = (),
+        shuffle: bool = False,
+        seed: int = 0,
+        drop_last: bool = False,
+        rank: int | None = None,
+        world_size: int | None = None,
+    ) -> None:
+        super().__init__()
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+            raise _wrong("batch_size", f"batch_size is {batch_size!r}; it must be a whole number of 1 or more.")
+        if isinstance(features, str) or not features:
+            raise _wrong("features", f"features is {features!r}; it must be a list of columns, or a dict to them.")
+        self.features = dict(features) if isinstance(features, Mapping) else {name: name for name in features}
+        self.columns, self.batch_size = list(columns), batch_size
+        self.shuffle, self.seed, self.drop_last = shuffle, seed, drop_last
+        self.rank, self.world_size = _place(rank, world_size)
+        self.epoch = 0
+        needed = list(dict.fromkeys([*self.features.values(), *self.columns]))
+        self._needed = needed
+        self.pieces = [piece for file in sources.find(files) for piece in sources.pieces_of(file, needed)]
+        self.rows = sum(piece.rows for piece in self.pieces)
+        # Where workers begin: rows that each has given before, and which of them is first.
+        self._given: dict[int, int] = {}
+        self._turn = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin an epoch: shuffled rows come in an order of its own."""
+        if isinstance(epoch, bool) or not isinstance(epoch, int):
+            raise _wrong("epoch", f"epoch is {epoch!r}; it must be a whole number.")
+        self.epoch, self._given, self._turn = epoch, {}, 0
+
+    def rows_of(self, worker: int, workers: int) -> tuple[int, int]:
+        """The range of rows, in their order, that a worker of this rank gives."""
+        total, number = self.world_size * workers, self.rank * workers + worker
+        return number * self.rows // total, (number + 1) * self.rows // total
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position: what has been given in this process, by worker."""
+        return {"epoch": self.epoch, "rows": dict(self._given), "turn": self._turn, **self._identity()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on at a position; the data and what it depends on must be the same."""
+        check_state(state)
+        for name, value in self._identity().items():
+            if state.get(name) != value:
+                raise InvalidArgumentError(
+                    f"the position is one of {name} = {state.get(name)!r}, but this data set has {value!r}. Make the "
+                    "data set as it was made then.",
+                    code="other-data",
+                    argument="state",
+                    value=state.get(name),
+                )
+        if not isinstance(state.get("rows"), Mapping):
+            raise _wrong("state", "state has no rows; it must be what `state_dict` gave.")
+        self.epoch, self._given = int(state["epoch"]), {int(k): int(v) for k, v in state["rows"].items()}
+        self._turn = int(state["turn"])
+
+    def _identity(self) -> dict[str, Any]:
+        """What an order of rows, and a range of it, depend on."""
+        return {"total": self.rows, "parts": len(self.pieces), "seed": self.seed, "shuffle": self.shuffle,
+                "batch_size": self.batch_size, "rank": self.rank, "world_size": self.world_size}  # fmt: skip
+
+    def __iter__(self) -> Iterator[Batch]:
+        info = get_worker_info()
+        workers = 1 if info is None else info.num_workers
+        # The worker whose turn it is comes first, as the loader takes from them in turn.
+        worker = 0 if info is None else (info.id + self._turn) % workers
+        first, last = self.rows_of(worker, workers)
+        done = self._given.get(worker, 0)
+        for parts, size in self._gathered(first + done, last, info is None):
+            if size < self.batch_size and self.drop_last:
+                break
+            done += size
+            self._given[worker] = done
+            yield self._batch(parts, (worker, done))
+        self._given.pop(worker, None)
+
+    def _order(self) -> list[int]:
+        order = np.arange(len(self.pieces))
+        if self.shuffle:
+            np.random.default_rng([self.seed, self.epoch]).shuffle(order)
+        return [int(i) for i in order]
+
+    def _gathered(self, first: int, last: int, is_alone: bool) -> Iterator[tuple[list["_Rows"], int]]:
+        """The rows from `first` to `last` in lots of the size of a batch; each is of one or more pieces."""
+        order = self._order()
+        ends = list(accumulate(self.pieces[i].rows for i in order))
+        place = bisect_right(ends, first)
+        parts: list[_Rows] = []
+        missing = self.batch_size
+        while first < last:
+            piece = order[place]
+            begin = ends[place] - self.pieces[piece].rows
+            rows = self._read(piece, is_alone)
+            stop = min(ends[place], last)
+            while first < stop:
+                size = min(missing, stop - first)
+                parts.append(_Rows(rows, first - begin, first - begin + size))
+                first, missing = first + size, missing - size
+                if missing == 0:
+                    yield parts, self.batch_size
+                    parts, missing = [], self.batch_size
+            place += 1
+        if parts:
+            yield parts, self.batch_size - missing
+
+    def _read(self, number: int, is_alone: bool) -> "_Columns":
+        piece = self.pieces[number]
+        table = sources.read(piece, self._needed, is_alone=is_alone)
+        if self.shuffle:
+            table = table.take(np.random.default_rng([self.seed, self.epoch, number]).permutation(piece.rows))
+        ids = {key: _ids(piece, column, table.column(column)) for key, column in self.features.items()}
+        return _Columns(ids, {name: _numbers(piece, name, table.column(name)) for name in self.columns})
+
+    def _batch(self, parts: list["_Rows"], position: tuple[int, int]) -> Batch:
+        values, lengths = [], []
+        for key in self.features:
+            for columns, first, last in parts:
+                ids, offsets = columns.ids[key]
+                values.append(ids[offsets[first] : offsets[last]])
+                lengths.append(np.diff(offsets[first : last + 1]))
+        kind = np.result_type(*values)
+        features = KeyedJaggedTensor(
+            list(self.features), torch.from_numpy(np.concatenate(values, dtype=kind)),
+            lengths=torch.from_numpy(np.concatenate(lengths)),
+        )  # fmt: skip
+        others = {name: torch.from_numpy(np.concatenate([c.numbers[name][a:b] for c, a, b in parts]))
+                  for name in self.columns}  # fmt: skip
+        return Batch(features, others, position)
+
+
+class _Columns(NamedTuple):
+    """A piece in memory: ids with offsets by feature, and numbers by column."""
+
+    ids: dict[str, tuple[Array, Array]]
+    numbers: dict[str, Array]
+
+
+class _Rows(NamedTuple):
+    columns: _Columns
+    first: int
+    last: int
+
+
+def _ids(piece: Piece, name: str, column: Any) -> tuple[Array, Array]:
+    """Flat ids and offsets; a column of numbers has one id a row."""
+    if sources.arrow().types.is_integer(column.type):
+        ids = _numbers(piece, name, column)
+        return ids, np.arange(len(ids) + 1)
+    try:
+        found, offsets = from_ragged(column)
+    except RowgradError as error:
+        raise InvalidArgumentError(
+            f"column {name!r} of {piece.file} holds no ids, or not only ids: {error}",
+            code=error.code,
+            argument="features",
+            value=name,
+        ) from error
+    return np.asarray(found), np.asarray(offsets)
+
+
+def _numbers(piece: Piece, name: str, column: Any) -> Array:
+    kinds = sources.arrow().types
+    if column.null_count or not (kinds.is_integer(column.type) or kinds.is_floating(column.type)
+                                 or kinds.is_boolean(column.type)):  # fmt: skip
+        found = f"{column.null_count} nulls" if column.null_count else f"the type {column.type}"
+        raise InvalidArgumentError(
+            f"column {name!r} of {piece.file} has {found}; it must hold numbers. Fill nulls, convert the column, or "
+            "hash texts with rowgrad.raw_ops.StringToHashBucketFast, when the file is written.",
+            code="bad-column",
+            argument="columns",
+            value=name,
+        )
+    # A copy where pyarrow lends read-only memory: PyTorch's tensors can be written to.
+    return np.array(column.to_numpy())
+
+
+def check_state(state: Any) -> None:
+    """A position is what `state_dict` gave."""
+    if not isinstance(state, Mapping):
+        raise _wrong("state", f"state is {state!r}; it must be what `state_dict` gave.")
+
+
+def _place(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    if rank is None and world_size is None:
+        distributed = torch.distributed
+        if distributed.is_available() and distributed.is_initialized():
+            return distributed.get_rank(), distributed.get_world_size()
+        return 0, 1
+    if not isinstance(rank, int) or not isinstance(world_size, int) or not 0 <= rank < world_size:
+        raise _wrong("rank", f"rank is {rank!r} and world_size {world_size!r}; give both, with 0 <= rank < world_size.")
+    return rank, world_size
+
+
+def _wrong(argument: str, message: str) -> InvalidArgumentError:
+    return InvalidArgumentError(message, code="wrong-argument", argument=argument, op="JaggedDataset")

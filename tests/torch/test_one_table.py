@@ -1,0 +1,92 @@
+"""Small batches for one table take a short way to the kernels: the same bits as the operators, and the same errors."""
+
+import pytest
+import torch
+
+from rowgrad.errors import RowgradError
+from rowgrad.torch import EmbeddingBag
+from rowgrad.torch._one_table import OneTable
+
+ROWS = 50
+
+
+def bags_of(ids, width, dtype):
+    """A layer, ids that repeat in bags of 0 to 4, and a gradient."""
+    torch.manual_seed(width)
+    layer = EmbeddingBag(ROWS, width, combiner="sum", sparse=True, dtype=dtype)
+    lengths = torch.randint(0, 5, (20,))
+    values = torch.randint(0, ROWS, (int(lengths.sum()),)).to(ids)
+    offsets = (lengths.cumsum(0) - lengths).to(ids)
+    return layer, values, offsets, lengths, torch.randn(20, width).to(dtype)
+
+
+@pytest.mark.parametrize("width", [1, 8, 24, 40, 48, 56, 64, 100])
+def test_the_short_way_gives_the_bits_of_the_operators(width):
+    for dtype, ids in ((torch.float32, torch.int64), (torch.float32, torch.int32), (torch.bfloat16, torch.int64)):
+        layer, values, offsets, lengths, grad = bags_of(ids, width, dtype)
+        for _ in range(2):  # the second call goes to the machine code itself
+            layer.weight.grad = None
+            pooled = layer(values, offsets)
+            pooled.backward(grad)
+        assert isinstance(layer._tables.alone, OneTable)
+        assert layer._tables.alone._pool.keys() == layer._tables.alone._gradient.keys() == {ids}
+        found, layer.weight.grad = layer.weight.grad, None
+        segments = torch.repeat_interleave(torch.arange(20), lengths)
+        expected = layer(values, segment_ids=segments, num_bags=20)
+        expected.backward(grad)
+        with torch.no_grad():
+            assert torch.equal(layer(values, offsets), expected)
+        assert torch.equal(pooled, expected)
+        assert found.is_coalesced()
+        assert torch.equal(found.indices(), layer.weight.grad._indices())
+        assert torch.equal(found.values(), layer.weight.grad._values())
+
+
+def test_a_bad_id_is_named_also_when_machine_code_is_called():
+    layer, values, offsets, _, grad = bags_of(torch.int64, 8, torch.float32)
+    layer(values, offsets).backward(grad)
+    for position, bad in ((0, ROWS), (3, -1)):
+        wrong = values.clone()
+        wrong[position] = bad
+        for context in (torch.enable_grad(), torch.no_grad()):
+            with context, pytest.raises(RowgradError, match=str(bad)):
+                layer(wrong, offsets)
+
+
+def test_ids_that_become_bad_before_the_backward_pass_are_refused():
+    layer, values, offsets, _, grad = bags_of(torch.int64, 8, torch.float32)
+    before = layer.weight.detach().clone()
+    pooled = layer(values, offsets)
+    values.numpy()[0] = ROWS + 7  # PyTorch does not see this change
+    with pytest.raises(RowgradError, match="changed"):
+        pooled.backward(grad)
+    assert layer.weight.grad is None and torch.equal(layer.weight, before)
+
+
+@pytest.mark.parametrize("rows", [ROWS, 2 * ROWS])
+def test_a_table_that_is_replaced_has_a_short_way_of_its_own(rows):
+    layer, values, offsets, lengths, grad = bags_of(torch.int64, 8, torch.float32)
+    layer(values, offsets).backward(grad)
+    pooled, first, weight = layer(values, offsets), layer._tables.alone, layer.weight
+    layer.weight = torch.nn.Parameter(torch.ones(rows, 8))
+    with torch.no_grad():
+        assert torch.equal(layer(values, offsets), lengths[:, None].expand(20, 8).float())
+    assert layer._tables.alone is not first
+    before = weight.grad.to_dense()
+    pooled.backward(grad)  # of the layer as it was
+    assert torch.equal(weight.grad.to_dense(), 2 * before) and layer.weight.grad is None
+
+
+def test_gradients_of_gradients_take_the_operators():
+    layer, values, offsets, _, grad = bags_of(torch.int64, 8, torch.float64)
+    grad.requires_grad_()
+    (found,) = torch.autograd.grad(layer(values, offsets), layer.weight, grad, create_graph=True)
+    found.to_dense().square().sum().backward()
+    dense = torch.zeros(ROWS, 8, dtype=torch.float64)
+    ends = [*offsets.tolist()[1:], len(values)]
+    for bag, (begin, end) in enumerate(zip(offsets.tolist(), ends, strict=True)):
+        for row in values[begin:end].tolist():
+            dense[row] += grad.detach()[bag]
+    expected = torch.stack([2 * dense[values[begin:end]].sum(0)
+                            for begin, end in zip(offsets.tolist(), ends, strict=True)])  # fmt: skip
+    torch.testing.assert_close(grad.grad, expected)
