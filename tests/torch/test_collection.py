@@ -476,3 +476,13 @@ def test_threads_change_nothing() -> None:
 def test_rows_are_as_made() -> None:
     """The helper of these tests fills the tables as it says."""
     assert torch.equal(collection().embedding_bags["t1"].weight, rows(1, 7, 3, torch.float32))
+
+
+def test_combiners_may_be_changed() -> None:
+    tables = [EmbeddingBagConfig(name=name, num_embeddings=5, embedding_dim=4, feature_names=[name], pooling="sum")
+              for name in "ab"]  # fmt: skip
+    collection = EmbeddingBagCollection(tables=tables)
+    values, offsets = torch.tensor([1, 2, 3, 4]), torch.tensor([0, 2, 4])
+    summed = collection.pool(values, offsets)
+    collection.embedding_bags["a"].mode = "mean"
+    assert torch.equal(collection.pool(values, offsets), summed / torch.tensor([2.0] * 4 + [1.0] * 4))

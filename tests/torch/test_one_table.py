@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from rowgrad import _kernels as kernels
 from rowgrad.errors import RowgradError
-from rowgrad.torch import EmbeddingBag
+from rowgrad.torch import EmbeddingBag, _warm
 from rowgrad.torch._one_table import OneTable
 
 ROWS = 50
@@ -90,3 +91,49 @@ def test_gradients_of_gradients_take_the_operators():
     expected = torch.stack([2 * dense[values[begin:end]].sum(0)
                             for begin, end in zip(offsets.tolist(), ends, strict=True)])  # fmt: skip
     torch.testing.assert_close(grad.grad, expected)
+
+
+def of_another_type(weight: torch.Tensor) -> torch.Tensor:
+    """As many numbers in the same memory, where their type was changed."""
+    return weight.flatten().view(torch.bfloat16)[: weight.numel()].view(weight.shape)
+
+
+@pytest.mark.parametrize("change", [torch.t, lambda weight: weight.view(4, 16), of_another_type])
+def test_a_table_that_changes_where_it_lies_is_looked_at_again(change):
+    layer = EmbeddingBag(8, 8, combiner="sum")
+    values, offsets = torch.tensor([1, 3, 3, 0]), torch.tensor([0, 3])
+    layer(values, offsets).sum().backward()
+    layer.weight.grad = None
+    layer.weight.data = change(layer.weight.data)
+    pooled = layer(values, offsets)
+    rows = layer.weight.detach()
+    assert torch.equal(pooled, torch.stack([rows[1] + rows[3] + rows[3], rows[0]]))
+    pooled.sum().backward()
+    assert layer.weight.grad.to_dense().shape == rows.shape
+    assert layer.weight.grad.to_dense()[3].tolist() == [2] * rows.shape[1]
+
+
+@pytest.mark.parametrize("bags", [2, 5000])
+def test_a_combiner_may_be_changed(bags):
+    layer = EmbeddingBag(8, 64, combiner="sum")
+    values, offsets = torch.arange(2 * bags) % 8, torch.arange(0, 2 * bags, 2)
+    summed = layer(values, offsets)
+    layer.mode = "mean"
+    assert torch.equal(layer(values, offsets), summed / 2)
+
+
+def test_offsets_that_are_a_sparse_tensor_are_refused():
+    layer, values, offsets, _, _ = bags_of(torch.int64, 8, torch.float32)
+    layer(values, offsets)
+    with pytest.raises(RowgradError, match="dense"):
+        layer(values, offsets.to_sparse())
+
+
+def test_batches_of_any_size_are_warmed():
+    for _, task in _warm.tasks([24], []):
+        task()
+    before = {name: len(kernel.signatures) for name, kernel in kernels.compile.KERNELS.items()}
+    layer = EmbeddingBag(100, 24, combiner="sum", sparse=True)
+    for size in (1, 500, 50_000):
+        layer(torch.zeros(size, dtype=torch.int64), torch.arange(size)).sum().backward()
+    assert before == {name: len(kernel.signatures) for name, kernel in kernels.compile.KERNELS.items()}

@@ -21,11 +21,12 @@ from rowgrad._kernels.sparse_segment_grad import (
     sort_by_row,
     sum_block,
 )  # fmt: skip
-from rowgrad._kernels.tables import WORDS, WRONG
+from rowgrad._kernels.tables import WORDS, WRONG, offset_at
 from rowgrad._kernels.tables_entries import PLACE_BITS, PLACES, item_at, list_items, pack, table_at
 from rowgrad._kernels.team import COUNTERS, ask_team, at, at_if, has_waited, leave_team, on_team, room
 
 FEW = 1024  # entries, which are sorted by small digits
+VERY_FEW = 16  # entries, which are sorted by insertion
 
 
 @inline
@@ -121,3 +122,57 @@ def gradients(run_parallel, threads, number_of, parts, like, lanes_for, scaled, 
              offsets, is_open, bags, weights, grads, stride, words, others, factors, places))  # fmt: skip
     wrong = peek(shared, WRONG)
     return wrong if wrong != 0 or not has_waited(shared) else np.int64(LATE)
+
+
+@inline
+def _pack_one(ids, size, offsets, is_open, bags, rows, width, words):
+    """Check and pack the entries of one table; tells whether an id or an offset is bad."""
+    begin, wrong = np.int64(0), False
+    for bag in range(bags):
+        end = np.int64(offset_at(offsets, bag + 1, is_open, bags, size))
+        if end < begin or end > size:
+            return True
+        for i in range(begin, end):
+            row = np.int64(peek(ids, i))
+            wrong |= bool(np.uint64(row) >= np.uint64(rows))
+            poke(words, i, row << PLACE_BITS | bag * width)
+        begin = end
+    return wrong or begin != size
+
+
+@inline
+def _insert(words, size):
+    """Sort a few words by row, stable."""
+    for i in range(1, size):
+        word, k = peek(words, i), i
+        while k > 0 and peek(words, k - 1) >> PLACE_BITS > word >> PLACE_BITS:
+            poke(words, k, peek(words, k - 1))
+            k -= 1
+        poke(words, k, word)
+
+
+@kernel
+def gradient(like, lanes_for, stored, rows, width, factors, ids, size, offsets, is_open, bags, grads, places, sums,
+             words, others):  # fmt: skip
+    """Write the gradient of one table by one thread; gives how many rows it has, or -1 if an id or an offset is bad.
+
+    A small step pays for every argument and every line of code. `factors` is the address of a 1.
+    """
+    ordered = at(WORDS, words)
+    if _pack_one(at(like, ids), size, at(like, offsets), is_open, bags, rows, width, ordered):
+        return np.int64(-1)
+    if size <= VERY_FEW:
+        _insert(ordered, size)
+    else:
+        histogram = at(WORDS, room(MOST_DIGITS))
+        ordered = sort_by_row(ordered, at(WORDS, others), histogram, size, PLACE_BITS, rows, _digit_bits(size))
+    first = unique = np.int64(0)
+    while first < size:
+        last = min(first + BLOCK, size)
+        while last < size and peek(ordered, last) >> PLACE_BITS == peek(ordered, last - 1) >> PLACE_BITS:
+            last += 1
+        unique += sum_block(zeros(lanes_for), ordered, first, last, PLACE_BITS, at(stored, grads), 1,
+                            at(lanes_for, factors), 0, np.int64(0), True, unique, at(stored, sums), width,
+                            at(WORDS, places))  # fmt: skip
+        first = last
+    return unique

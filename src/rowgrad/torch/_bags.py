@@ -8,7 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch._C import _are_functorch_transforms_active
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import forward_ad
+from torch.compiler import is_compiling
 
 from rowgrad._ops import OPERATORS, Operator
 from rowgrad._runtime import arrays
@@ -92,6 +95,8 @@ def flat(
         return input.reshape(-1), ends, None if weights is None else weights.reshape(-1), bags, False
     if input.dim() != 1 or type(offsets) not in PLAIN or offsets.dim() != 1 or not offsets.is_cpu:
         return None
+    if input.layout is not torch.strided or offsets.layout is not torch.strided:
+        return None
     if offsets.dtype is not input.dtype:
         if offsets.dtype not in IDS:
             return None
@@ -137,9 +142,10 @@ def is_plain(tensor: Tensor) -> bool:
         type(tensor) in PLAIN
         and tensor.is_cpu
         and not tensor.is_nested
-        and not torch.compiler.is_compiling()
-        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # one may outlive its transform
-        and not may_change(tensor)
+        and not is_compiling()
+        and not is_functorch_wrapped_tensor(tensor)  # one may outlive its transform
+        and forward_ad._current_level < 0
+        and not _are_functorch_transforms_active()
         and not is_portable()
     )
 
@@ -147,7 +153,7 @@ def is_plain(tensor: Tensor) -> bool:
 def may_change(tensor: Tensor) -> bool:
     """Whether `tensor` may carry a derivative forward; costs next to nothing to ask."""
     # While PyTorch traces a program, it enters no level that could be seen here.
-    return forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active() or type(tensor) not in PLAIN
+    return forward_ad._current_level >= 0 or _are_functorch_transforms_active() or type(tensor) not in PLAIN
 
 
 def has_tangent(tensor: Tensor | None) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_compiling
 
 from rowgrad._ops import checks
 from rowgrad._ops.ragged_tensor import RaggedTensor
@@ -25,7 +26,7 @@ from rowgrad.torch import _wrapping
 from rowgrad.torch._fused import STATE as STATE
 from rowgrad.torch._fused_optimizer import FusedOptimizer, WithOptimizer
 from rowgrad.torch._jagged import of_ragged
-from rowgrad.torch._lookup import Bad, look_up
+from rowgrad.torch._lookup import Bad, look_up, look_up_small
 from rowgrad.torch._pooling import Owner, Way, factors_of, number_of, pool
 from rowgrad.torch._settings import fitting, one_combiner, padding, size
 from rowgrad.torch._tables import Batch
@@ -299,7 +300,7 @@ class EmbeddingBag(WithOptimizer, nn.EmbeddingBag):
             pooled = self._look_up(input, offsets, per_sample_weights)
             if pooled is not None:
                 return pooled
-        if self._table is not None and not torch.compiler.is_compiling():
+        if self._table is not None and not is_compiling():
             self._table.check()
         batch = bags.read(
             input, offsets, per_sample_weights, segment_ids, num_bags, include_last_offset=self.include_last_offset
@@ -351,17 +352,23 @@ class EmbeddingBag(WithOptimizer, nn.EmbeddingBag):
 
     def _look_up(self, input: Tensor, offsets: Tensor | None, weights: Tensor | None) -> Tensor | None:
         """From tensors to the kernel in one step; None for what only operators take, and for what is wrong."""
-        if not (isinstance(input, torch.Tensor) and bags.is_plain(input)):
-            return None
-        found = bags.flat(input, offsets, weights, include_last_offset=self.include_last_offset)
-        if found is None:
+        if is_compiling():
             return None
         is_fused = self.fused_optimizer is not None
         if _wrapping.is_wrapped(self) and (self.sparse or is_fused):
             _wrapping.check(self, sparse=self.sparse, fused=is_fused)
-        if self._tables is None:
-            self._tables = TrainedTables([self], [1])
         try:
+            if weights is None and offsets is not None and self._tables is not None and not is_fused:
+                pooled = look_up_small(self._tables, input, offsets, self.include_last_offset, self.sparse)
+                if pooled is not None:
+                    return pooled
+            if not (isinstance(input, torch.Tensor) and bags.is_plain(input)):
+                return None
+            found = bags.flat(input, offsets, weights, include_last_offset=self.include_last_offset)
+            if found is None:
+                return None
+            if self._tables is None:
+                self._tables = TrainedTables([self], [1])
             return look_up(
                 self._tables, Batch(*found), sparse=self.sparse, update=self._update_bags if is_fused else None
             )

@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 
 from rowgrad._ops import checks
-from rowgrad.torch._bags import PLAIN
+from rowgrad.torch._bags import IDS, PLAIN, is_plain
 from rowgrad.torch._one_table import OneTable, one_table
 from rowgrad.torch._pooling import compact_gradient, keep_coalesced, keep_rows, refuse_second_order
 from rowgrad.torch._tables import Batch
 from rowgrad.torch._trained_tables import TrainedTables
 
 WEIGHTS = (torch.float32, torch.float64)
+STRIDED = torch.strided
 
 
 class Bad(Exception):
@@ -40,19 +41,11 @@ def look_up(
     values, offsets, weights, bags, is_open = batch
     if not (values.is_contiguous() and tables.fit()):
         return None
-    alone = tables.alone
-    if alone is None:
-        alone = tables.alone = one_table(tables)
-    if alone and weights is None and update is None and values.numel() <= alone.most and bags <= alone.most:
-        weight: Tensor = alone.parameters["weight"]
-        if not (torch.is_grad_enabled() and weight.requires_grad):
-            return _good(alone.pool(values, offsets, bags, is_open))
-        if not sparse:
-            return None
-        if weight.is_leaf:
-            keep_coalesced(weight)
-        output: Tensor = _alone(alone, (values, offsets, bags, is_open), weight)
-        return output
+    table = tables.alone
+    if table is None:
+        table = tables.alone = one_table(tables)
+    if table and weights is None and update is None and values.numel() <= table.most and bags <= table.most:
+        return _of_one(table, (values, offsets, bags, is_open), sparse)
     if weights is not None and not (
         type(weights) in PLAIN and weights.is_cpu and weights.dtype in WEIGHTS and weights.is_contiguous()
         and not weights.requires_grad and tables.is_summed
@@ -76,6 +69,39 @@ def look_up(
             keep_coalesced(weight)
     found = _sparse(tables, batch, *parameters)
     return found
+
+
+def look_up_small(tables: TrainedTables, ids: Tensor, offsets: Tensor, has_last: bool, sparse: bool) -> Tensor | None:
+    """`look_up` for a small batch of ids and offsets in one table, or None if that has to take the long way.
+
+    What `is_plain`, `flat` and `look_up` ask is asked here at once: in a small step the calls from one to the next take
+    longer than the kernels.
+    """
+    if not (
+        type(offsets) in PLAIN and is_plain(ids) and ids.dtype is offsets.dtype and ids.dtype in IDS
+        and ids.dim() == 1 and offsets.dim() == 1 and offsets.is_cpu and ids.layout is STRIDED
+        and offsets.layout is STRIDED and ids.is_contiguous() and offsets.is_contiguous() and tables.fit()
+        and tables.alone
+    ):  # fmt: skip
+        return None
+    table = tables.alone  # which `fit` may have changed
+    bags = offsets.numel()
+    if bags == 0 or bags > table.most or ids.numel() > table.most:
+        return None
+    return _of_one(table, (ids, offsets, bags - has_last, not has_last), sparse)
+
+
+def _of_one(table: OneTable, batch: tuple[Tensor, Tensor, int, bool], sparse: bool) -> Tensor | None:
+    weight: Tensor = table.parameters["weight"]
+    if not (torch.is_grad_enabled() and weight.requires_grad):
+        return _good(table.pool(*batch))
+    if not sparse:
+        return None
+    if weight is not table.marked and weight.is_leaf:
+        keep_coalesced(weight)
+        table.marked = weight
+    output: Tensor = _alone(table, batch, weight)
+    return output
 
 
 def _pooled(tables: TrainedTables, batch: Batch) -> Tensor:

@@ -5,15 +5,12 @@ does not change from call to call is looked up once, and machine code is called 
 arguments. The kernels are those of `_tables.py` and `_trained_tables.py`, and all that is unusual is left to these.
 """
 
-import ctypes
-from array import array
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from rowgrad import _kernels as kernels
-from rowgrad._kernels.described import ITEM_FIELDS, ROOM, UNIQUE
 from rowgrad._ops.quick import first_call
 from rowgrad._runtime import memory
 from rowgrad._runtime.team import GRAIN
@@ -21,8 +18,7 @@ from rowgrad.torch._bags import IDS
 from rowgrad.torch._pooling import keep_rows
 from rowgrad.torch._trained_tables import MOST_ROWS, TrainedTables
 
-WORDS_AT = 64  # bytes behind the item, where the words of its entries begin
-assert ITEM_FIELDS * 8 <= WORDS_AT
+FEW = 2  # grains of work: to share so little takes longer than to do it
 
 
 def one_table(tables: TrainedTables) -> "OneTable | bool":
@@ -40,7 +36,8 @@ class OneTable:
         self.rows, self.width = weight.shape
         assert tables.only is not None
         self.dtype, self.shape, self.parameters, self.tables = weight.dtype, weight.shape, tables.only, tables
-        self.most = (GRAIN - 1) // (16 + self.width * tables.numpy.itemsize)  # entries that one thread takes
+        self.most = FEW * GRAIN // (16 + self.width * tables.numpy.itemsize)  # entries that one thread takes
+        self.marked: Tensor | None = None  # the table whose gradients will be marked as coalesced
         self._pool: dict[torch.dtype, Any] = {}
         self._gradient: dict[torch.dtype, Any] = {}
 
@@ -61,25 +58,21 @@ class OneTable:
         self, weight: Tensor, values: Tensor, offsets: Tensor, bags: int, is_open: bool, grad: Tensor
     ) -> Tensor | None:
         """The gradient of the table, or None if an id or an offset is bad."""
-        size, rows, width = values.numel(), self.rows, self.width
-        most = size if size < rows else rows
+        size, width = values.numel(), self.width
+        most = size if size < self.rows else self.rows
         places, sums = torch.empty(1, most, dtype=torch.int64), torch.empty(most, width, dtype=self.dtype)
-        described = array("q", (0, rows, width, places.data_ptr(), sums.data_ptr(), 0, 1, size, 0))
-        words = (size + ROOM) * 8 + 63 & ~63
-        scratch = memory.borrow(WORDS_AT + 2 * words)
-        at = scratch[1]
-        code, fixed, more = self._gradient.get(values.dtype) or (None, *self._fixed_for_gradient(values.dtype))
-        args = (*fixed, described.buffer_info()[0], self.tables.address, values.data_ptr(), size, offsets.data_ptr(),
-                is_open, bags, size, 0, grad.data_ptr(), width, at, at + WORDS_AT, at + WORDS_AT + words,
-                *more)  # fmt: skip
+        scratch = memory.borrow(16 * size)
+        words = scratch[1]
+        code, fixed = self._gradient.get(values.dtype) or (None, self._fixed_for_gradient(values.dtype))
+        args = (*fixed, values.data_ptr(), size, offsets.data_ptr(), is_open, bags, grad.data_ptr(), places.data_ptr(),
+                sums.data_ptr(), words, words + 8 * size)  # fmt: skip
         if code is None:
-            status, code = first_call(kernels.tables_grad.gradients, args)
-            self._gradient[values.dtype] = code, fixed, more
+            count, code = first_call(kernels.tables_grad.gradient, args)
+            self._gradient[values.dtype] = code, fixed
         else:
-            status = code(*args)
-        count = ctypes.c_int64.from_address(at + 8 * UNIQUE).value
+            count = code(*args)
         memory.give_back(scratch)
-        if status > 0:
+        if count < 0:
             return None
         if count < most:  # views would keep as much memory, and take longer to make
             places.resize_(1, count)
@@ -92,6 +85,8 @@ class OneTable:
         tables = self.tables
         return (0, 1, 1, 1, 1, IDS[ids], tables.lanes, None, None, tables.stored, tables.address), (self.width, False)
 
-    def _fixed_for_gradient(self, ids: torch.dtype) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    def _fixed_for_gradient(self, ids: torch.dtype) -> tuple[Any, ...]:
+        """The first arguments of the kernel."""
         tables = self.tables
-        return (0, 1, 1, 1, IDS[ids], tables.lanes, None, None, tables.stored), (tables.one_at, 0)
+        lanes = kernels.lanes.lanes_for(tables.sums, self.width)
+        return IDS[ids], lanes, tables.stored, self.rows, self.width, tables.one_at

@@ -74,9 +74,9 @@ class Tables:
         self.is_plain = False
         self.buffers = [layer._buffers for layer in layers]
         self._parameters = [layer._parameters for layer in layers]
-        self._known: list[int] = []  # addresses and sizes of the tables that are described
+        self._known: list[Any] = []  # of the tables that are described: combiners, addresses, types and shapes
         self.only = self._parameters[0] if len(layers) == 1 else None
-        self._at = self._size = -1
+        self._at, self._size, self._mode, self.dtype, self.widest = -1, 0, "", torch.float32, 0
 
     def __deepcopy__(self, memo: dict[int, Any]) -> None:
         return None  # a copy of a layer has tables of its own
@@ -88,15 +88,25 @@ class Tables:
         """Whether the kernels take these tables as they are now."""
         if self.only is not None:  # what holds for one layer is looked at without a list
             weight = self.only["weight"]
-            if weight.data_ptr() == self._at and weight.numel() == self._size:
+            if (
+                weight.data_ptr() == self._at
+                and weight.dtype is self.dtype
+                and weight.numel() == self._size
+                and weight.dim() == 2
+                and weight.stride(0) == self.widest
+                and self.layers[0].mode == self._mode
+            ):
                 return self.is_plain
         found = [weight["weight"] for weight in self._parameters]
-        known = [weight.data_ptr() for weight in found]
-        known += [weight.numel() for weight in found]
+        known: list[Any] = [layer.mode for layer in self.layers]
+        for weight in found:
+            known += (weight.data_ptr(), weight.dtype, weight.shape, weight.stride())
         if known != self._known:
+            self._at = -1
             self._describe(found)
             self._known = known
-            self._at, self._size = known[0], known[len(found)]
+            if self.is_plain:
+                self._at, self._size, self._mode = found[0].data_ptr(), found[0].numel(), self.layers[0].mode
         return self.is_plain
 
     def weights(self) -> list[Tensor]:
@@ -122,13 +132,15 @@ class Tables:
         described: list[Feature] = []
         grouped: dict[tuple[int, bool], tuple[Array, list[int]]] = {}
         column = 0
+        # Tables that differ in their vector widths are several calls; one table alone has the width that suits it best.
+        vectors = kernels.lanes.lanes_for if self.only is None else kernels.lanes.lanes_for_rows
         for layer, weight, count in zip(self.layers, weights, self.features_of, strict=True):
             rows, width = weight.shape
             ahead = AHEAD if weight.nbytes > CACHED else 0
             for _ in range(count):
                 number, kind = len(described), KINDS[layer.mode]
                 described.append(Feature(weight.data_ptr(), rows, width, column, kind, ahead, number))
-                lanes = kernels.lanes.lanes_for(self.sums, width)
+                lanes = vectors(self.sums, width)
                 grouped.setdefault((lanes.ndim, kind != SUM), (lanes, []))[1].append(number)
                 column += width
         self.columns, self.features = column, len(described)
