@@ -19,7 +19,8 @@ LATE = -1
 # Looking up rows: a table up to this many bytes is in the caches, and fetching its rows first costs more than it saves;
 # the rows of a larger one are fetched so many entries before they are needed.
 CACHED_TABLE = 1 << 16
-AHEAD = 16
+AHEAD, MOST_AHEAD = 16, 64
+PER_AHEAD = 1 << 10  # entries for each row ahead: the longer a call, the less of the table is in the nearest caches
 
 # Bytes of work that pay for waking one more thread, and chunks per thread, so that an uneven one does no harm.
 GRAIN = 1 << 18
@@ -27,3 +28,8 @@ CHUNKS_PER_THREAD = 4
 # A dense gradient and what is added to it, in grains: up to so many, one thread that adds entries as they come is
 # faster than several that sort them, for the caches hold the result.
 CACHED_GRAINS = 32
+
+
+def ahead_of(table_bytes: int, entries: int) -> int:
+    """How many entries before they are needed rows of a table are fetched; 0 if they are in the caches anyway."""
+    return min(max(entries // PER_AHEAD, AHEAD), MOST_AHEAD) if table_bytes > CACHED_TABLE else 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rowgrad import _kernels as kernels
-from rowgrad._kernels.kinds import AHEAD, CACHED_TABLE, CHUNKS_PER_THREAD, SUM
+from rowgrad._kernels.kinds import CHUNKS_PER_THREAD, SUM, ahead_of
 from rowgrad._ops import checks
 from rowgrad._ops.catalogue import Attribute, Example, Operator, declare
 from rowgrad._ops.pins import INT64_MAX, Pin
@@ -110,7 +110,7 @@ class _Pool:
             source, target = source.view(stored), target.view(stored)
         args = (
             run_parallel, threads, chunks, indices, segment_ids, rows, data_rows, source, width, self.kind, lanes,
-            wide, self.scaled, target, AHEAD if data_rows * row_bytes > CACHED_TABLE else 0,
+            wide, self.scaled, target, ahead_of(data_rows * row_bytes, size),
         )  # fmt: skip
         call = code[number]
         if call is None:
@@ -161,7 +161,7 @@ def _pool(quick: _Pool, data: Array, indices: Array, segment_ids: Array, num_seg
     wrong = workers.run(
         kernels.sparse_segment.pool, indices, segment_ids, rows, data_rows, source, way.width, quick.kind, way.lanes,
         way.wide, quick.scaled, target, is_nontemporal(output, way.row_bytes), not zero,
-        AHEAD if data_rows * way.row_bytes > CACHED_TABLE else 0, out is not None, np.empty(workers.chunks, INT64),
+        ahead_of(data_rows * way.row_bytes, size), out is not None, np.empty(workers.chunks, INT64),
     )  # fmt: skip
     if wrong >= 0:
         raise _error(wrong, indices, segment_ids, rows, data_rows, num_segments is not None)
