@@ -13,7 +13,7 @@ from rowgrad._ops import checks
 from rowgrad._ops.catalogue import Example, Operator, declare
 from rowgrad._ops.order import order_ids
 from rowgrad._ops.pins import Pin
-from rowgrad._ops.quick import first_call
+from rowgrad._ops.quick import NDARRAY, first_call, is_plain
 from rowgrad._ops.results import FilledRagged, FilledRows, FillGradient
 from rowgrad._ops.sparse_segment_grad import Factors, sum_rows
 from rowgrad._runtime import dtypes, threads
@@ -26,10 +26,12 @@ BOOL, INT64 = np.dtype(bool), np.dtype(np.int64)
 TEXT = "USOT"  # kinds of types that kernels know nothing of
 # A call that moves fewer bytes, in grains of work (see `threads`), is one thread's: it is done before others wake.
 MANY_GRAINS = 20
+MANY_ROWS = 1 << 14  # and as many entries: beyond, what a call takes beside its kernels does not count
 # With so many values, of which more than one in so many is a default, the defaults are listed before they are summed.
 LISTED, OFTEN = 1000, 16
 # Empty arrays tell kernels the types that sums are made in.
 _code: dict[tuple[Any, bool], list[Any]] = {}  # compiled code by the type of values, and whether calls are usual
+NO_CODE = [None, None]
 NO_SUMS = {sums: np.empty(0, sums) for sums in (dtypes.summing(dtypes.NUMPY[name]).sums for name in NUMBERS)}
 
 
@@ -46,6 +48,39 @@ def _fill_sparse(indices: Array, values: Array, dense_shape: Array, default_valu
     if rows < 0:
         checks.not_negative("dense_shape", dense_shape, 0)
     return FilledRows(*_fill(indices, values, rows, default_value, "indices", "dense_shape"))
+
+
+def _fill_small(indices: Any, values: Any, dense_shape: Any, default_value: Any) -> FilledRows | None:
+    """A small call on arrays of two columns, once its kernels are compiled; None for all others."""
+    if type(indices) is not NDARRAY or type(values) is not NDARRAY or type(dense_shape) is not NDARRAY:
+        return None
+    dtype, size = values.dtype, values.size
+    inspect, fill = _code.get((dtype, True), NO_CODE)
+    if fill is None or not size or values.ndim != 1 or indices.shape != (size, 2) or dense_shape.shape != (2,):
+        return None
+    if type(default_value) is dtype.type:
+        default_value = np.array(default_value)
+    elif type(default_value) is not NDARRAY or default_value.dtype != dtype or default_value.ndim:
+        return None
+    rows = dense_shape.item(0)
+    if not (
+        0 < rows < MANY_ROWS and size < MANY_ROWS and indices.dtype == INT64 and dense_shape.dtype == INT64
+        and is_plain(indices) and is_plain(values)
+    ):  # fmt: skip
+        return None
+    flat = indices.ravel()
+    distinct = inspect(flat, None, size, rows)
+    if distinct < 0:
+        return None
+    full = size + rows - distinct
+    output_indices, output_values = np.empty((full, 2), INT64), np.empty(full, dtype)
+    empty, reverse = np.empty(rows, BOOL), np.empty(size, INT64)
+    word = dtypes.WORDS[dtype.itemsize][0]
+    end = fill(flat, None, size, rows, values.view(word), None, default_value.ravel().view(word), full,
+               output_indices.ravel(), output_values.view(word), empty, reverse)  # fmt: skip
+    if end != full:
+        raise checks.changed("indices")
+    return FilledRows(output_indices, output_values, empty, reverse)
 
 
 def _check_sparse(indices: Array, values: Array, dense_shape: Array, default_value: Array) -> None:
@@ -281,6 +316,7 @@ declare(Operator(
          "output_values": ["a", "b", "-", "c", "d", "-"],
          "empty_row_indicator": [False, True, False, False, True], "reverse_index_map": [0, 1, 3, 4]},
     ),
+    quick=_fill_small,
     compute=_fill_sparse,
     gradient={
         "values": lambda op, reverse_index_map, d_output_values: (

@@ -69,10 +69,10 @@ def is_summed_as_stored(dtype: np.dtype[Any]) -> bool:
     return _SUMMING[dtype].sums is dtype
 
 
-_WORDS = {size: (np.dtype(f"u{min(size, 8)}"), max(size // 8, 1)) for size in (1, 2, 4, 8, 16)}
+WORDS = {size: (np.dtype(f"u{min(size, 8)}"), max(size // 8, 1)) for size in (1, 2, 4, 8, 16)}
 
 
 def as_words(values: Array) -> tuple[Array, int]:
     """Values as unsigned words for copying, and how many words each takes."""
-    word, width = _WORDS[values.itemsize]
+    word, width = WORDS[values.itemsize]
     return (values if values.ndim == 1 else values.ravel()).view(word), width
