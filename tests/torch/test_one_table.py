@@ -137,3 +137,18 @@ def test_batches_of_any_size_are_warmed():
     for size in (1, 500, 50_000):
         layer(torch.zeros(size, dtype=torch.int64), torch.arange(size)).sum().backward()
     assert before == {name: len(kernel.signatures) for name, kernel in kernels.compile.KERNELS.items()}
+
+
+@pytest.mark.parametrize("bags", [2, 5000])
+@pytest.mark.parametrize("first", ["sum", "mean"])
+def test_gradients_are_those_of_the_combiner_of_the_forward_pass(bags, first):
+    layer = EmbeddingBag(8, 64, combiner=first)
+    values, offsets = torch.arange(2 * bags) % 8, torch.arange(0, 2 * bags, 2)
+    pooled = layer(values, offsets)
+    pooled.sum().backward()
+    expected, layer.weight.grad = layer.weight.grad.to_dense(), None
+    pooled = layer(values, offsets)
+    layer.mode = "mean" if first == "sum" else "sum"
+    layer(values, offsets)
+    pooled.sum().backward()
+    assert torch.equal(layer.weight.grad.to_dense(), expected)

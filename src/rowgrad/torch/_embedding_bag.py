@@ -26,7 +26,7 @@ from rowgrad.torch import _wrapping
 from rowgrad.torch._fused import STATE as STATE
 from rowgrad.torch._fused_optimizer import FusedOptimizer, WithOptimizer
 from rowgrad.torch._jagged import of_ragged
-from rowgrad.torch._lookup import Bad, look_up, look_up_small
+from rowgrad.torch._lookup import Bad, look_up, look_up_one
 from rowgrad.torch._pooling import Owner, Way, factors_of, number_of, pool
 from rowgrad.torch._settings import fitting, one_combiner, padding, size
 from rowgrad.torch._tables import Batch
@@ -359,7 +359,7 @@ class EmbeddingBag(WithOptimizer, nn.EmbeddingBag):
             _wrapping.check(self, sparse=self.sparse, fused=is_fused)
         try:
             if weights is None and offsets is not None and self._tables is not None and not is_fused:
-                pooled = look_up_small(self._tables, input, offsets, self.include_last_offset, self.sparse)
+                pooled = look_up_one(self._tables, input, offsets, self.include_last_offset, self.sparse)
                 if pooled is not None:
                     return pooled
             if not (isinstance(input, torch.Tensor) and bags.is_plain(input)):

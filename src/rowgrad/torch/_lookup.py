@@ -44,7 +44,7 @@ def look_up(
     table = tables.alone
     if table is None:
         table = tables.alone = one_table(tables)
-    if table and weights is None and update is None and values.numel() <= table.most and bags <= table.most:
+    if table and weights is None and update is None:
         return _of_one(table, (values, offsets, bags, is_open), sparse)
     if weights is not None and not (
         type(weights) in PLAIN and weights.is_cpu and weights.dtype in WEIGHTS and weights.is_contiguous()
@@ -71,8 +71,8 @@ def look_up(
     return found
 
 
-def look_up_small(tables: TrainedTables, ids: Tensor, offsets: Tensor, has_last: bool, sparse: bool) -> Tensor | None:
-    """`look_up` for a small batch of ids and offsets in one table, or None if that has to take the long way.
+def look_up_one(tables: TrainedTables, ids: Tensor, offsets: Tensor, has_last: bool, sparse: bool) -> Tensor | None:
+    """`look_up` for ids and offsets in one table, or None if these have to take the long way.
 
     What `is_plain`, `flat` and `look_up` ask is asked here at once: in a small step the calls from one to the next take
     longer than the kernels.
@@ -84,11 +84,8 @@ def look_up_small(tables: TrainedTables, ids: Tensor, offsets: Tensor, has_last:
         and tables.alone
     ):  # fmt: skip
         return None
-    table = tables.alone  # which `fit` may have changed
     bags = offsets.numel()
-    if bags == 0 or bags > table.most or ids.numel() > table.most:
-        return None
-    return _of_one(table, (ids, offsets, bags - has_last, not has_last), sparse)
+    return _of_one(tables.alone, (ids, offsets, bags - has_last, not has_last), sparse) if bags else None
 
 
 def _of_one(table: OneTable, batch: tuple[Tensor, Tensor, int, bool], sparse: bool) -> Tensor | None:
@@ -145,23 +142,14 @@ class _Sparse(torch.autograd.Function):
     def forward(ctx: Any, tables: TrainedTables, batch: Batch, *parameters: Tensor) -> Tensor:
         values, offsets, weights, bags, is_open = batch
         ctx.save_for_backward(values, offsets, weights)
-        ctx.kept = bags, is_open, tables, parameters
+        ctx.kept = bags, is_open, tables, tables.combiners, parameters
         return _pooled(tables, batch)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         values, offsets, weights = ctx.saved_tensors
-        bags, is_open, tables, parameters = ctx.kept
-        batch = Batch(values, offsets, weights, bags, is_open)
-        found: Any = False
-        if not torch.is_grad_enabled() and tables.fit():
-            found = tables.gradients(batch, grad if grad.is_contiguous() else grad.contiguous())
-            if found is None:
-                raise checks.changed("the ids")
-        if found is False:
-            found = _by_operators(tables, batch, grad)
-        if len(found) == 1:  # which is wanted, as this is called
-            return None, None, _as_sparse(parameters[0], *found[0])
+        bags, is_open, tables, combiners, parameters = ctx.kept
+        found = _gradients(tables, combiners, Batch(values, offsets, weights, bags, is_open), grad)
         sparse = [
             _as_sparse(parameter, *each) if needed else None
             for parameter, each, needed in zip(parameters, found, ctx.needs_input_grad[2:], strict=True)
@@ -170,7 +158,7 @@ class _Sparse(torch.autograd.Function):
 
 
 class _Alone(torch.autograd.Function):
-    """The same as `_Sparse`, for a small batch and one table."""
+    """The same as `_Sparse`, for one table."""
 
     @staticmethod
     def forward(ctx: Any, table: OneTable, batch: Any, weight: Tensor) -> Tensor:
@@ -186,15 +174,27 @@ class _Alone(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         values, offsets = ctx.saved_tensors
         table, bags, is_open, weight = ctx.kept
-        tables = table.tables
-        if torch.is_grad_enabled() or not tables.fit() or tables.alone is not table:
-            (found,) = _by_operators(tables, Batch(values, offsets, None, bags, is_open), grad)
+        tables, most = table.tables, table.most
+        if values.numel() > most or bags > most or torch.is_grad_enabled() or not tables.fit() or (
+            tables.alone is not table
+        ):  # fmt: skip
+            (found,) = _gradients(tables, table.combiners, Batch(values, offsets, None, bags, is_open), grad)
             return None, None, _as_sparse(weight, *found)
         grad = grad if grad.is_contiguous() else grad.contiguous()
         found = table.gradient(weight, values, offsets, bags, is_open, grad)
         if found is None:
             raise checks.changed("the ids")
         return None, None, found
+
+
+def _gradients(tables: TrainedTables, combiners: list[str], batch: Batch, grad: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """The compact gradients of all tables, which had these combiners in the forward pass."""
+    found: Any = False
+    if not torch.is_grad_enabled() and tables.fit() and tables.combiners is combiners:
+        found = tables.gradients(batch, grad if grad.is_contiguous() else grad.contiguous())
+        if found is None:
+            raise checks.changed("the ids")
+    return _by_operators(tables, combiners, batch, grad) if found is False else found
 
 
 def _applied(function: Any) -> Callable[..., Any]:
@@ -208,11 +208,12 @@ _fused, _sparse = _applied(_Fused), _applied(_Sparse)
 _alone = super(torch.autograd.Function, _Alone).apply  # values are plain, so that no transform is active
 
 
-def _by_operators(tables: TrainedTables, batch: Batch, grad: Tensor) -> list[tuple[Tensor, Tensor]]:
+def _by_operators(tables: TrainedTables, combiners: list[str], batch: Batch,
+                  grad: Tensor) -> list[tuple[Tensor, Tensor]]:  # fmt: skip
     """The compact gradients of all tables, by operators that have gradients themselves."""
     found = []
     for mode, weight, (part, ids, segment_ids, weights) in zip(
-        tables.modes(), tables.weights(), tables.entries(batch, grad), strict=True
+        combiners, tables.weights(), tables.entries(batch, grad), strict=True
     ):
         gradient = compact_gradient(mode, part, ids, segment_ids, weights, weight.shape[0])
         found.append((gradient.sorted_unique_indices.unsqueeze(0), gradient.output))

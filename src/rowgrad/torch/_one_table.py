@@ -1,6 +1,6 @@
-"""Small batches for one table whose gradient is sparse: the shortest way from tensors to the kernels and back.
+"""Look-ups in one table whose gradient is sparse: the shortest way from tensors to the kernels and back.
 
-A step of such a batch is Python and PyTorch more than work, and PyTorch's own layer does all of it in C++. So what
+A step of a small batch is Python and PyTorch more than work, and PyTorch's own layer does all of it in C++. So what
 does not change from call to call is looked up once, and machine code is called without a look at the types of its
 arguments. The kernels are those of `_tables.py` and `_trained_tables.py`, and all that is unusual is left to these.
 """
@@ -11,11 +11,14 @@ import torch
 from torch import Tensor
 
 from rowgrad import _kernels as kernels
+from rowgrad._kernels.kinds import LATE
 from rowgrad._ops.quick import first_call
-from rowgrad._runtime import memory
+from rowgrad._runtime import memory, team
 from rowgrad._runtime.team import GRAIN
+from rowgrad._runtime.threads import most_threads
 from rowgrad.torch._bags import IDS
 from rowgrad.torch._pooling import keep_rows
+from rowgrad.torch._tables import TILE
 from rowgrad.torch._trained_tables import MOST_ROWS, TrainedTables
 
 FEW = 2  # grains of work: to share so little takes longer than to do it
@@ -36,28 +39,40 @@ class OneTable:
         self.rows, self.width = weight.shape
         assert tables.only is not None
         self.dtype, self.shape, self.parameters, self.tables = weight.dtype, weight.shape, tables.only, tables
-        self.most = FEW * GRAIN // (16 + self.width * tables.numpy.itemsize)  # entries that one thread takes
+        self.combiners = tables.combiners
+        self.row_bytes = self.width * tables.numpy.itemsize
+        self.most = FEW * GRAIN // (16 + self.row_bytes)  # entries that one thread takes
         self.marked: Tensor | None = None  # the table whose gradients will be marked as coalesced
         self._pool: dict[torch.dtype, Any] = {}
         self._gradient: dict[torch.dtype, Any] = {}
 
     def pool(self, values: Tensor, offsets: Tensor, bags: int, is_open: bool) -> Tensor | None:
         """The pooled rows, or None if an id or an offset is bad."""
-        output = torch.empty(bags, self.width, dtype=self.dtype)
-        code, fixed, more = self._pool.get(values.dtype) or (None, *self._fixed_for_pool(values.dtype))
-        args = (*fixed, values.data_ptr(), values.numel(), offsets.data_ptr(), is_open, bags, 0, output.data_ptr(),
-                *more)  # fmt: skip
+        size, width = values.numel(), self.width
+        if size <= self.most and bags <= self.most:
+            run, threads, tiles, nontemporal = 0, 1, 1, False
+            output = torch.empty(bags, width, dtype=self.dtype)
+        else:
+            run, threads = team.team(size * (8 + self.row_bytes), most_threads())
+            tiles = min(max(bags // TILE, threads), bags) or 1
+            output = self.tables.result(bags, width)
+            nontemporal = self.tables.is_nontemporal(output)
+        code, fixed = self._pool.get(values.dtype) or (None, self._fixed_for_pool(values.dtype))
+        args = (run, threads, 1, 1, tiles, *fixed, values.data_ptr(), size, offsets.data_ptr(), is_open, bags, 0,
+                output.data_ptr(), width, nontemporal)  # fmt: skip
         if code is None:
             status, code = first_call(kernels.tables.pool, args)
-            self._pool[values.dtype] = code, fixed, more
+            self._pool[values.dtype] = code, fixed
         else:
             status = code(*args)
+        if threads > 1:
+            team.note(status == LATE)
         return None if status > 0 else output
 
     def gradient(
         self, weight: Tensor, values: Tensor, offsets: Tensor, bags: int, is_open: bool, grad: Tensor
     ) -> Tensor | None:
-        """The gradient of the table, or None if an id or an offset is bad."""
+        """The gradient of the table for a batch that one thread takes, or None if an id or an offset is bad."""
         size, width = values.numel(), self.width
         most = size if size < self.rows else self.rows
         places, sums = torch.empty(1, most, dtype=torch.int64), torch.empty(most, width, dtype=self.dtype)
@@ -80,10 +95,10 @@ class OneTable:
         keep_rows(weight, places)
         return torch.sparse_coo_tensor(places, sums, self.shape, is_coalesced=True, check_invariants=False)
 
-    def _fixed_for_pool(self, ids: torch.dtype) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """The first and the last arguments of the kernel."""
+    def _fixed_for_pool(self, ids: torch.dtype) -> tuple[Any, ...]:
+        """The arguments of the kernel that tell types, and where the table is."""
         tables = self.tables
-        return (0, 1, 1, 1, 1, IDS[ids], tables.lanes, None, None, tables.stored, tables.address), (self.width, False)
+        return IDS[ids], tables.lanes, None, None, tables.stored, tables.address
 
     def _fixed_for_gradient(self, ids: torch.dtype) -> tuple[Any, ...]:
         """The first arguments of the kernel."""

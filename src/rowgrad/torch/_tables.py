@@ -123,6 +123,7 @@ class Tables:
         self.is_plain = self.is_plain and all(layer.mode in KINDS for layer in self.layers)
         if not self.is_plain:
             return
+        self.combiners = self.modes()  # a new list each time, by which a backward pass sees whether they have changed
         self.is_summed = all(layer.mode == "sum" for layer in self.layers)
         self.dtype = weights[0].dtype
         self.numpy = NUMPY[self.dtype]
@@ -171,7 +172,7 @@ class Tables:
         output = self.result(bags, self.columns)
         work = size * (8 + self.widest * itemsize)
         ids = IDS[values.dtype]
-        nontemporal = bags * self.columns * itemsize >= NONTEMPORAL and output.data_ptr() % LINE == 0  # or they fault
+        nontemporal = self.is_nontemporal(output)
         weighted, weights_at = (None, 0) if weights is None else (like(weights), weights.data_ptr())
         for group in self._groups:
             run, threads = team.team(work, most_threads())
@@ -186,6 +187,10 @@ class Tables:
             if threads > 1:
                 team.note(status == LATE)
         return output
+
+    def is_nontemporal(self, output: Tensor) -> bool:
+        """Whether to write results by non-temporal stores, which fault elsewhere than at the start of a line."""
+        return bool(output.numel() * self.numpy.itemsize >= NONTEMPORAL and output.data_ptr() % LINE == 0)
 
     def result(self, rows: int, columns: int) -> Tensor:
         """New memory; large results come from what earlier ones have left, since new pages are slow."""
