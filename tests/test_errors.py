@@ -62,6 +62,14 @@ def test_an_error_tells_all() -> None:
     )
 
 
+def test_arrays_of_different_lengths() -> None:
+    with pytest.raises(rowgrad.InvalidArgumentError) as info:
+        rowgrad.sparse_segment_mean_grad([[1.0, 2.0]], [0, 7], [0], 5)
+    assert str(info.value) == (
+        "SparseSegmentMeanGrad: segment_ids has length 1, but indices has 2; they must be equally long."
+    )
+
+
 def test_an_error_can_be_pickled() -> None:
     error = caught()
     twin = pickle.loads(pickle.dumps(error))

@@ -30,7 +30,7 @@ DAMAGES: tuple[Callable[[bytes, np.random.Generator], bytes], ...] = (
     lambda content, random: sha256(pickle.dumps(7)).digest() + pickle.dumps(7),
 )
 PATIENCE = 120  # seconds
-_attacked: set[Path] = set()
+_attacked: set[str] = set()  # names of files, or of kernels
 _asked: list[Path] = []
 _kept: list[Any] = []  # machine code that a late helper thread may still be running
 
@@ -40,15 +40,19 @@ def _flipped(content: bytes, bit: int) -> bytes:
 
 
 def damage(target: Target, seconds: float, random: np.random.Generator) -> None:
-    """Every kernel file that the call needs is damaged once; results stay right, and files are replaced."""
+    """Every kernel file that the call needs is damaged once; results stay right, and files are replaced.
+
+    With no seconds, one file of each kernel: the forms for other types are compiled again in the same way.
+    """
     _use_own_folder()
     expected = target.results()
     _forget()
     check(target, target.results(), expected, "with kernels from the cache")
-    paths = [path for path in dict.fromkeys(_asked) if path not in _attacked and path.exists()]
+    names = {path.name if seconds else path.name.rsplit(".", 2)[0]: path for path in _asked if path.exists()}
+    paths = [path for name, path in names.items() if name not in _attacked]
     if not paths:
         return
-    _attacked.update(paths)
+    _attacked.update(names)
     for path in paths:
         path.write_bytes(DAMAGES[int(random.integers(len(DAMAGES)))](path.read_bytes(), random))
     _forget()
@@ -81,9 +85,11 @@ def _forget() -> None:
 
 @cache
 def _use_own_folder() -> None:
-    folder = Path(tempfile.mkdtemp(prefix="rowgrad-adversary-"))
+    root = Path(tempfile.mkdtemp(prefix="rowgrad-adversary-"))
+    folder = root / "kernels"
+    folder.mkdir()
     home, users = os.getpid(), compile.cache_folder()
-    atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == home else None)
+    atexit.register(lambda: shutil.rmtree(root, ignore_errors=True) if os.getpid() == home else None)
     compile.cache_folder = lambda: folder
     path_of = compile._KernelCache._path
 

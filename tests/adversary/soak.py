@@ -17,7 +17,7 @@ import pytest
 from adversary.attacks import ATTACKS
 from adversary.test_adversary import run
 
-SECONDS = {"flip": 0.1, "reenter": 0.05, "interrupt": 0.05, "crowd": 0.05, "fork": 0.05, "overlap": 0.0, "damage": 0.0}
+SECONDS = {"flip": 0.1, "reenter": 0.05, "interrupt": 0.05, "crowd": 0.05, "fork": 0.05, "overlap": 0.0, "damage": 0.05}
 SHARES = {"overlap": 0.25, "damage": 1.5}  # of what the others get
 
 

@@ -15,7 +15,7 @@ from adversary.attacks import ATTACKS
 TESTS = Path(__file__).parents[1]
 SECONDS = {"flip": 0.05, "reenter": 0.01, "interrupt": 0.01, "crowd": 0.01, "fork": 0.01, "overlap": 0.0,
            "damage": 0.0}  # fmt: skip
-# A kernel that is damaged has to be compiled again, so only the small form of each operator is attacked in this way.
+# A kernel that is damaged has to be compiled again, so only small calls are attacked in this way, and each kernel once.
 PATTERNS = {"damage": " x1"}
 PATIENCE = 900  # seconds
 

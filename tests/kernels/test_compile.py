@@ -4,6 +4,7 @@ import errno
 import gc
 import os
 import pickle
+import signal
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from numba.core import caching, serialize
 
-from rowgrad._kernels import compile
+from rowgrad._kernels import compile, compile_lock
 
 
 def double(x):
@@ -29,6 +30,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(compile, "_warned", set(), raising=False)
     monkeypatch.setattr(compile, "cache_folder", lambda: tmp_path)
     return tmp_path
+
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 
 
 def misses(kernel: Any) -> int:
@@ -126,6 +130,80 @@ def test_processes_that_write_at_the_same_time_lose_nothing(monkeypatch: pytest.
     again = compile.kernel(double)
     assert (again(3), again(1.5)) == (6, 3.0)
     assert misses(again) == 0
+
+
+class Other:
+    """A forked process that stops when it has compiled `double`, and is about to keep it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        stopped, here = os.pipe()
+        there, self._told = os.pipe()
+        original = serialize.dumps
+
+        def dumps(value: Any) -> bytes:
+            os.write(here, b".")
+            os.read(there, 1)
+            return original(value)
+
+        self._process = os.fork()
+        if self._process == 0:
+            signal.alarm(120)
+            monkeypatch.setattr(serialize, "dumps", dumps)
+            os._exit(compile.kernel(double)(3) != 6)
+        assert os.read(stopped, 1) == b"."
+
+    def go_on(self) -> None:
+        os.write(self._told, b".")
+        assert os.waitpid(self._process, 0)[1] == 0
+
+    def kill(self) -> None:
+        os.kill(self._process, signal.SIGKILL)
+        os.waitpid(self._process, 0)
+
+
+@needs_fork
+def test_a_kernel_that_another_process_compiles_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    other, waits = Other(monkeypatch), [0]
+
+    def sleep(seconds: float) -> None:
+        waits[0] += 1
+        if waits[0] == 3:
+            other.go_on()
+
+    monkeypatch.setattr(compile_lock.time, "sleep", sleep)
+    kernel = compile.kernel(double)
+    assert kernel(3) == 6
+    assert (waits[0], misses(kernel)) == (3, 0)
+
+
+@needs_fork
+def test_a_process_that_ends_while_it_compiles_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Other(monkeypatch)
+    monkeypatch.setattr(compile_lock.time, "sleep", lambda seconds: other.kill())
+    kernel = compile.kernel(double)
+    assert kernel(3) == 6
+    assert misses(kernel) == 1
+
+
+@needs_fork
+def test_a_process_that_stands_still_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Other(monkeypatch)
+    monkeypatch.setattr(compile_lock, "PATIENCE", 0.02)
+    kernel = compile.kernel(double)
+    assert kernel(3) == 6
+    assert misses(kernel) == 1
+    other.go_on()
+
+
+def test_where_files_cannot_be_locked_kernels_are_compiled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr(compile_lock.fcntl, "lockf", refuse)
+    assert compile.kernel(double)(3) == 6
+    monkeypatch.setattr(compile_lock, "fcntl", None)
+    assert compile.kernel(half)(3) == 1.5
+    assert len(list(folder.iterdir())) == 2
 
 
 @pytest.mark.parametrize("is_on", [True, False])

@@ -59,8 +59,8 @@ def treated_as_large() -> Iterator[None]:
     """Even the smallest call is cut into chunks for all threads, and has no kernel of its own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rowgrad._runtime.threads.GRAIN", 1)
-        for family in ("sparse_segment_grad", "weighted_sum", "segment_max"):
-            patch.setattr(f"rowgrad._ops.{family}.SMALL", -1)
+        for module in ("row_sums", "weighted_sum", "segment_max"):
+            patch.setattr(f"rowgrad._ops.{module}.SMALL", -1)
         yield
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+import golden
 from optional import missing
 
 ROOT = Path(__file__).parents[2]
@@ -117,7 +118,11 @@ def test_the_newest_python(built: Path, tmp_path: Path) -> None:
     run(newest, "-m", "venv", tmp_path / "newest")
     python = tmp_path / "newest" / "bin" / "python"
     check(python, built)
-    check_operators(python, built, "test_answer or test_error")
+    # Kernels are compiled anew there, so a few cases have to do: every operator has one of these.
+    numbers = ("/001", "/006")
+    answers = [case for case in golden.load() if case.out is not None and not case.op.startswith("nn.")]
+    assert {case.op for case in answers} == {case.op for case in answers if case.id.endswith(numbers)}
+    check_operators(python, built, f"(test_answer or test_error) and ({' or '.join(numbers)})")
 
 
 def test_the_sdist_has_what_its_tests_need_and_nothing_of_the_studio(built: Path) -> None:

@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rowgrad._kernels import protect
+from rowgrad._kernels import compile_lock, protect
 
 protect.load_numba()
 
@@ -148,6 +148,7 @@ def _kernel(function: Callable[..., Any], *, nogil: bool) -> Any:
                 return compile_for_args(*args)
             return protect.preparing(protect.uninterrupted, _without_collection, compile_for_args, *args)
         finally:
+            dispatcher._cache.unlock()
             for action in protect.after_compilation:
                 action()
 
@@ -159,7 +160,10 @@ def ready(dispatcher: Any, signature: tuple[Any, ...]) -> int:
     """Load or compile a kernel for arguments of these Numba types; gives the address of its machine code."""
 
     def prepare() -> int:
-        dispatcher.compile(signature)
+        try:
+            dispatcher.compile(signature)
+        finally:
+            dispatcher._cache.unlock()
         made = dispatcher.overloads[signature]
         return int(made.library.get_pointer_to_function(made.fndesc.llvm_func_name))
 
@@ -326,11 +330,13 @@ class _KernelCache(caching.NullCache):  # type: ignore[misc]
 
     A file holds a checksum and what it covers: the source, the argument types, the machine and the code. Files are
     written elsewhere and renamed, and there is no index, so any number of processes may read and write at the same
-    time. A file that is damaged is replaced; where nothing can be written, kernels are compiled and not kept.
+    time. A file that is damaged is replaced; where nothing can be written, kernels are compiled and not kept. What one
+    process is compiling, others wait for (`compile_lock`).
     """
 
     def __init__(self, name: str, stamp: str) -> None:
         self._name, self._stamp = name, stamp
+        self._lock: compile_lock.CompileLock | None = None
 
     @property
     def cache_path(self) -> str | None:
@@ -343,6 +349,20 @@ class _KernelCache(caching.NullCache):  # type: ignore[misc]
         path = self._path(key)
         if path is None:
             return None
+        found = self._load(path, key, target_context)
+        if found is None:
+            self.unlock()
+            self._lock = compile_lock.CompileLock(path)
+            if not self._lock.acquire():
+                found = self._load(path, key, target_context)
+        return found
+
+    def unlock(self) -> None:
+        """Let other processes compile the kernel, whether it was kept or not."""
+        if self._lock is not None:
+            self._lock.release()
+
+    def _load(self, path: Path, key: Any, target_context: Any) -> Any:
         try:
             content = path.read_bytes()
             checksum, payload = content[:CHECKSUM], content[CHECKSUM:]

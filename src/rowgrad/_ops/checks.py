@@ -49,12 +49,17 @@ def count(argument: str, value: Any, least: int | None = 0) -> int:
 def same_length(argument: str, length: int, other: str, other_length: int) -> None:
     """`argument` must be as long as `other`."""
     if length != other_length:
-        raise InvalidArgumentError(
-            f"{argument} has length {length}, but {other} has {other_length}; they must be equally long.",
-            code="length-mismatch",
-            argument=argument,
-            value=length,
-        )
+        raise different_lengths(argument, length, other, other_length)
+
+
+def different_lengths(argument: str, length: Any, other: str, other_length: Any) -> InvalidArgumentError:
+    """The error for arrays that are not equally long."""
+    return InvalidArgumentError(
+        f"{argument} has length {length}, but {other} has {other_length}; they must be equally long.",
+        code="length-mismatch",
+        argument=argument,
+        value=length,
+    )
 
 
 def same_width(argument: str, width: int, other: str, other_width: int) -> None:

@@ -15,7 +15,7 @@ from rowgrad._ops.order import order_ids
 from rowgrad._ops.pins import Pin
 from rowgrad._ops.quick import NDARRAY, first_call, is_plain
 from rowgrad._ops.results import FilledRagged, FilledRows, FillGradient
-from rowgrad._ops.sparse_segment_grad import Factors, sum_rows
+from rowgrad._ops.row_sums import Factors, sum_rows
 from rowgrad._runtime import dtypes, threads
 from rowgrad._runtime.dtypes import NUMBERS, PLAIN, Array
 from rowgrad._runtime.memory import POOLED, allocate, place, scratch

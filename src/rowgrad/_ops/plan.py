@@ -12,7 +12,8 @@ import numpy as np
 from rowgrad._ops import checks
 from rowgrad._ops.order import COUNT_PARTNERS, Order, order_ids
 from rowgrad._ops.pins import Input
-from rowgrad._ops.sparse_segment_grad import INDICES, SEGMENT_IDS, diagnose
+from rowgrad._ops.row_sums import diagnose
+from rowgrad._ops.sparse_segment_grad import INDICES, SEGMENT_IDS
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import DTypeError, InvalidArgumentError
 

@@ -1,6 +1,7 @@
 """Ragged tensors as arrays: values, and for each ragged dimension the row splits between which its rows lie.
 
-Operators under TensorFlow's names. `ragged_tensor` has the class that people hold, which is made of these.
+Operators under TensorFlow's names: to sparse and dense tensors, and ranges as rows. `ragged_splits` checks row splits,
+`ragged_range` computes ranges; `ragged_tensor` has the class that people hold, which is made of these.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,69 +12,15 @@ import numpy as np
 from rowgrad import _kernels as kernels
 from rowgrad._ops import checks
 from rowgrad._ops.catalogue import REQUIRED, Attribute, Example, Operator, declare
-from rowgrad._ops.pins import INT64_MAX, Pin
+from rowgrad._ops.pins import Pin
+from rowgrad._ops.ragged_range import ragged_range
+from rowgrad._ops.ragged_splits import BAD_SPLITS, NO_ROOM, TYPES, check_nested, check_splits, row_ids
 from rowgrad._ops.results import RaggedEntries, RaggedRows
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import IDS, PLAIN, Array
 from rowgrad._runtime.memory import allocate, check_room
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError
-
-# Row splits
-
-
-def check_splits(name: str, row_splits: Array, values: int | None) -> Array:
-    """The row splits as int64: from 0, not falling, up to the number of values where that is known."""
-    checks.rank(name, row_splits, 1)
-    splits = np.empty(row_splits.size, np.int64)
-    longest = kernels.ragged_rows.copy_splits(row_splits, splits)
-    if longest >= 0 and splits.size and (values is None or splits[-1] == values):
-        return splits
-    if splits.size == 0:
-        raise bad_splits(name, "is empty; it must begin with 0", None, None)
-    if splits[0] != 0:
-        raise bad_splits(name, f"begins with {splits[0]}; it must begin with 0", 0, int(splits[0]))
-    falls = splits[1:] < splits[:-1]
-    if falls.any():
-        at = int(falls.argmax()) + 1
-        raise bad_splits(
-            name, f"falls from {splits[at - 1]} to {splits[at]} at {at}; it must not fall", at, int(splits[at])
-        )
-    if values is not None and splits[-1] != values:
-        raise bad_splits(name, f"ends with {splits[-1]}, but there are {values} values; both must be the same",
-                          splits.size - 1, int(splits[-1]))  # fmt: skip
-    return splits
-
-
-def bad_splits(name: str, what: str, position: int | None, value: int | None) -> InvalidArgumentError:
-    return InvalidArgumentError(
-        f"{name} {what}. Pass the row splits of these values.",
-        code="bad-offsets",
-        argument=name.partition("[")[0],
-        position=position,
-        value=value,
-    )
-
-
-def row_ids(splits: Array) -> Array:
-    """The row of each value."""
-    return np.repeat(np.arange(splits.size - 1), np.diff(splits))
-
-
-def check_nested(name: str, nested: Sequence[Array], values: int) -> list[Array]:
-    """The splits of several levels, outermost first: each counts the rows of the next one."""
-    if not nested:
-        raise InvalidArgumentError(
-            f"{name} is empty; a ragged tensor has row splits for one dimension or more.",
-            code="bad-offsets",
-            argument=name,
-        )
-    inner = [*(splits.size - 1 for splits in nested[1:]), values]
-    return [
-        check_splits(f"{name}[{at}]", splits, count)
-        for at, (splits, count) in enumerate(zip(nested, inner, strict=True))
-    ]
-
 
 # RaggedTensorToSparse
 
@@ -294,116 +241,12 @@ def _default_gradient(op: Any, d_result: Any, values: Any, default_value: Any, r
     return op.Reshape(op.ReduceSum(total, axes), op.Shape(default_value))
 
 
-# RaggedRange
-
-
-def _range(starts: Array, limits: Array, deltas: Array, *, Tsplits: str = "int64") -> RaggedRows:
-    given = {"starts": starts, "limits": limits, "deltas": deltas}
-    lengths = set()
-    for name, array in given.items():
-        if array.ndim > 1:
-            checks.rank(name, array, 1)
-        if array.ndim == 1:
-            lengths.add(array.size)
-    if len(lengths) > 1:
-        sizes = ", ".join(f"{name} {list(array.shape)}" for name, array in given.items())
-        raise InvalidArgumentError(
-            f"the shapes are {sizes}; vectors must be of one length.", code="length-mismatch", argument="limits"
-        )
-    rows = lengths.pop() if lengths else 1
-    begin, end, step = (
-        array if array.ndim else np.broadcast_to(array, (rows,)).copy() for array in given.values()
-    )  # fmt: skip
-    if begin.dtype.kind in "iu":
-        splits = _whole_splits(begin, end, step, Tsplits)
-    else:
-        if (step == 0).any():
-            raise _no_step(step, int((step == 0).argmax()))
-        counts = _range_sizes(begin, end, step)
-        splits = np.zeros(rows + 1, np.int64)
-        np.cumsum(counts, out=splits[1:])
-        _check_countable(int(splits[-1]), Tsplits)
-        splits = splits.astype(Tsplits)
-        if begin.dtype.itemsize == 2:
-            return RaggedRows(splits, _range_values(begin, step, counts))
-    values = allocate(int(splits[-1]), begin.dtype, argument="limits")
-    Workers(values.nbytes).run(kernels.ragged_rows.add_up, splits, rows, begin, step, values)
-    return RaggedRows(splits, values)
-
-
-def _whole_splits(begin: Array, end: Array, step: Array, splits_type: str) -> Array:
-    """The row splits of ranges of whole numbers."""
-    rows, splits = begin.size, np.empty(begin.size + 1, splits_type)
-    workers = Workers(4 * splits.nbytes)
-    most = INT64_MAX // max(rows, 1) - 1
-    whole = workers.run(kernels.ragged_rows.range_splits, rows, begin, end, step, most, splits,
-                        np.empty(2 * workers.chunks, np.int64))  # fmt: skip
-    if whole < 0:
-        if (step == 0).any():
-            raise _no_step(step, int((step == 0).argmax()))
-        raise _endless(-1 - whole)
-    _check_countable(whole, splits_type)
-    return splits
-
-
-def _check_countable(count: int, splits_type: str) -> None:
-    if count > np.iinfo(splits_type).max:
-        raise InvalidArgumentError("the ranges have more values than Tsplits can count.", code="too-large")
-
-
-def _no_step(step: Array, position: int) -> InvalidArgumentError:
-    return InvalidArgumentError(
-        f"deltas[{position}] is 0; a range needs steps to go. Pass another one.",
-        code="zero-delta",
-        argument="deltas",
-        position=position,
-        value=0,
-    )
-
-
-def _endless(position: int) -> InvalidArgumentError:
-    return InvalidArgumentError(
-        f"the range from starts[{position}] has no last value, or too many. Pass numbers that are closer.",
-        code="too-large",
-        argument="limits",
-        position=position,
-    )
-
-
-def _range_sizes(begin: Array, end: Array, step: Array) -> Array:
-    """How many numbers each range of floats has."""
-    with np.errstate(all="ignore"):
-        wide = np.float32 if begin.dtype.itemsize == 2 else begin.dtype
-        exact = np.ceil(np.abs(((end.astype(wide) - begin.astype(wide)).astype(begin.dtype) / step).astype(wide)))
-        empty = ((step > 0) & (begin >= end)) | ((step < 0) & (begin <= end))
-        counts = np.where(empty, 0, exact)
-    known = counts < INT64_MAX // max(counts.size, 1)
-    if not known.all():
-        raise _endless(int((~known).argmax()))
-    return counts.astype(np.int64, copy=False)
-
-
-def _range_values(begin: Array, step: Array, counts: Array) -> Array:
-    """The same in bfloat16, which kernels do not add up: each value is the one before plus the step, rounded."""
-    values: Array = allocate(int(counts.sum()), begin.dtype, argument="limits")
-    firsts = np.cumsum(counts) - counts
-    now, left = begin.copy(), np.flatnonzero(counts > 0)
-    for place in range(int(counts.max(initial=0))):
-        left = left[counts[left] > place]
-        values[firsts[left] + place] = now[left]
-        now[left] += step[left]
-    return values
-
-
 # Declarations
 
 NESTED = Pin(
     "rt_nested_splits", "Tsplits", "[R]", "The row splits of each ragged dimension, outermost first.", True, True
 )
 VALUES = Pin("values", "T", "[N, ...]", "The values, row after row.")
-NO_ROOM = "OutOfMemoryError: the result does not fit into memory"
-TYPES = "DTypeError: a type that is not listed"
-BAD_SPLITS = "InvalidArgumentError: row splits do not begin with 0, fall, or do not end with the number of values"
 RANGES = ("bfloat16", "float32", "float64", "int32", "int64")
 PARTITIONS = Attribute(
     "row_partition_types", REQUIRED,
@@ -518,7 +361,7 @@ declare(Operator(
     cost="O(values).",
     example=Example({"starts": [0, 5, 8], "limits": [3, 5, 12], "deltas": 2},
                     {"rt_nested_splits": [0, 2, 2, 4], "rt_dense_values": [0, 2, 8, 10]}),
-    compute=_range,
+    compute=ragged_range,
     result=RaggedRows,
     notes="Floating-point numbers are added up step by step, as TensorFlow does.",
     shape_rule=_range_shapes,

@@ -9,7 +9,7 @@ from rowgrad import _kernels as kernels
 from rowgrad._ops import checks
 from rowgrad._ops.catalogue import OPERATORS, REQUIRED, Attribute, Example, Operator, declare
 from rowgrad._ops.pins import INT64_MAX, Pin
-from rowgrad._ops.ragged import BAD_SPLITS, NO_ROOM, TYPES, bad_splits, check_splits, row_ids
+from rowgrad._ops.ragged_splits import BAD_SPLITS, NO_ROOM, TYPES, bad_splits, check_splits, row_ids
 from rowgrad._ops.results import CountedValues
 from rowgrad._runtime.dtypes import IDS, Array
 from rowgrad._runtime.memory import allocate, scratch

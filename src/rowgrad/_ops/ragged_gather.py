@@ -15,7 +15,7 @@ from rowgrad._ops import checks
 from rowgrad._ops.broadcasting import Known, Result
 from rowgrad._ops.catalogue import OPERATORS, Attribute, Example, Operator, declare, first_kind
 from rowgrad._ops.pins import Pin
-from rowgrad._ops.ragged import check_nested
+from rowgrad._ops.ragged_splits import check_nested
 from rowgrad._ops.results import GatheredRows, GatheredValues
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import IDS, PLAIN, Array

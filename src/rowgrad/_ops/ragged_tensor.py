@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from rowgrad._ops import ragged
 from rowgrad._ops.catalogue import OPERATORS
+from rowgrad._ops.ragged_splits import check_splits, row_ids
 from rowgrad._ops.results import RaggedEntries
 from rowgrad._runtime import arrays
 from rowgrad._runtime.dtypes import Array
@@ -64,7 +64,7 @@ class RaggedTensor:
                 value=splits.dtype.name,
             )
         self.values = values
-        self.row_splits = ragged.check_splits("row_splits", splits, len(values))
+        self.row_splits = check_splits("row_splits", splits, len(values))
 
     # Other ways to make one
 
@@ -191,7 +191,7 @@ class RaggedTensor:
 
     def value_rowids(self) -> Array:
         """The row of each value."""
-        return ragged.row_ids(self.row_splits)
+        return row_ids(self.row_splits)
 
     def __iter__(self) -> Iterator[Any]:
         return (self[row] for row in range(len(self)))
@@ -346,7 +346,7 @@ def row_splits_to_segment_ids(splits: Any) -> Array:
     >>> rowgrad.row_splits_to_segment_ids([0, 2, 2, 3]).tolist()
     [0, 0, 2]
     """
-    return ragged.row_ids(ragged.check_splits("splits", np.atleast_1d(arrays.adopt(_plain(splits))), None))
+    return row_ids(check_splits("splits", np.atleast_1d(arrays.adopt(_plain(splits))), None))
 
 
 def segment_ids_to_row_splits(segment_ids: Any, num_segments: int | None = None) -> Array:

@@ -57,7 +57,7 @@ def _positions(workers: Workers, indices: Array) -> tuple[Array, int] | None:
     return order.words, (1 << order.shift) - 1
 
 
-def _reorder(input_indices: Array, input_values: Array, input_shape: Array) -> OrderedEntries:
+def reorder(input_indices: Array, input_values: Array, input_shape: Array) -> OrderedEntries:
     _check("input_values", input_values, input_indices, input_shape)
     entries, rank = input_indices.shape
     is_text = input_values.dtype.kind in "USOT"
@@ -201,7 +201,7 @@ declare(Operator(
         {"input_indices": [[2, 0], [0, 1], [0, 0]], "input_values": [1.0, 2.0, 3.0], "input_shape": [3, 2]},
         {"output_indices": [[0, 0], [0, 1], [2, 0]], "output_values": [3.0, 2.0, 1.0]},
     ),
-    compute=_reorder,
+    compute=reorder,
     gradient={
         "input_values": lambda op, d_output_values, input_indices, input_shape: op.SparseReorderGrad(
             d_output_values, input_indices, input_shape

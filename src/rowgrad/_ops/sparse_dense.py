@@ -128,19 +128,25 @@ def _product_shape(
     (length,) = of_rank("a_values", shapes.get("a_values"), 1)
     found_shape = sizes("a_shape", shapes, values)
     a_shape: Shape = (None, None) if found_shape is None else found_shape
-    for name, found, wanted, what in (
-        ("a_indices", rank, 2, "the rows of a_indices have {} elements; each must have 2, row and column."),
-        ("a_values", length, count, f"a_values has length {{}}, but a_indices has {count}; they must be equally long."),
-        ("a_shape", len(a_shape), 2, "a_shape has {} elements; a matrix has 2, the numbers of rows and columns."),
-    ):
-        if same_size(found, wanted) is False:
-            raise InvalidArgumentError(what.format(found), code="length-mismatch", argument=name, value=found)
+    if same_size(rank, 2) is False:
+        raise _bad_size(
+            "a_indices", rank, f"the rows of a_indices have {rank} elements; each must have 2, row and column."
+        )
+    if same_size(length, count) is False:
+        raise checks.different_lengths("a_values", length, "a_indices", count)
+    if len(a_shape) != 2:
+        what = f"a_shape has {len(a_shape)} elements; a matrix has 2, the numbers of rows and columns."
+        raise _bad_size("a_shape", len(a_shape), what)
     rows, inner = a_shape[::-1] if attributes.get("adjoint_a") else a_shape
     b = of_rank("b", shapes.get("b"), 2)
     b_inner, columns = b[::-1] if attributes.get("adjoint_b") else b
     if same_size(inner, b_inner) is False:
         raise _unfit(inner, b, attributes)
     return {"product": (rows, columns)}
+
+
+def _bad_size(argument: str, size: Size, what: str) -> InvalidArgumentError:
+    return InvalidArgumentError(what, code="length-mismatch", argument=argument, value=size)
 
 
 def _unfit(inner: Size, b: Shape, attributes: Mapping[str, Any]) -> InvalidArgumentError:

@@ -1,4 +1,7 @@
-"""Join sparse tensors along a dimension, and cut one into parts."""
+"""Join sparse tensors along a dimension, and cut one into parts: SparseConcat and SparseSplit.
+
+TensorFlow's SparseSplit gives lists, which no block can have as a result; blocks give one part each.
+"""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +13,7 @@ from rowgrad._ops.attributes import check_attributes
 from rowgrad._ops.broadcasting import Known, Result, of_rank, one_axis
 from rowgrad._ops.catalogue import OPERATORS, REQUIRED, Attribute, Example, Operator, declare, first_kind
 from rowgrad._ops.pins import INT64_MAX, Pin
-from rowgrad._ops.reorder import _reorder
+from rowgrad._ops.reorder import reorder
 from rowgrad._ops.results import SparseEntries
 from rowgrad._ops.sparse_groups import check_entries, outside, sizes_of
 from rowgrad._runtime import dtypes
@@ -37,7 +40,7 @@ def _concat(indices: tuple[Array, ...], values: tuple[Array, ...], shapes: tuple
             joined[start : start + len(part), axis] += offset
         start += len(part)
     output_shape = np.array(shape, np.int64)
-    return SparseEntries(*_reorder(joined, np.concatenate([*values]), output_shape), output_shape)
+    return SparseEntries(*reorder(joined, np.concatenate([*values]), output_shape), output_shape)
 
 
 def _joined(indices: tuple[Array, ...], values: tuple[Array, ...], shapes: tuple[Array, ...],

@@ -1,4 +1,8 @@
-"""Softmax along the last dimension of a sparse tensor."""
+"""Softmax along the last dimension of a sparse tensor.
+
+Entries that share all but their last index are one group (`sparse_groups`). Elements without an entry count as −∞, not
+as 0.
+"""
 
 import numpy as np
 

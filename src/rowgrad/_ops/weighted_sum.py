@@ -17,7 +17,8 @@ from rowgrad._ops.catalogue import Attribute, Example, Operator, declare
 from rowgrad._ops.order import one_id_type, order_ids
 from rowgrad._ops.pins import Pin
 from rowgrad._ops.results import RowGradient
-from rowgrad._ops.sparse_segment_grad import SMALL_ROW, Factors, G, diagnose, sum_rows
+from rowgrad._ops.row_sums import SMALL_ROW, Factors, diagnose, sum_rows
+from rowgrad._ops.sparse_segment_grad import G
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import FLOATS, IDS, Array
 from rowgrad._runtime.memory import allocate, borrow_work, place, return_work

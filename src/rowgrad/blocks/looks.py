@@ -95,7 +95,7 @@ TINTS: dict[str, Tint] = {
 
 INK, DIM, FAINT = "#1f2933", "#525e69", "#d5dbe1"
 PAPER, CARD, BOX = "#ffffff", "#fdfdfe", "#eef1f4"
-ERROR, ERROR_PAPER = "#b42318", "#fdecea"
+ERROR = "#b42318"
 NOTE, NOTE_FRAME = "#fff8d6", "#e0d08a"
 STALE = "#7a5200"
 ODD = "#9aa3ac"  # cells of heat-maps that hold no number

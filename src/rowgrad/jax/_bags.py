@@ -151,7 +151,7 @@ def _check_number(num_bags: Any, number: int) -> None:
 
 def _row(name: str, row: int, rows: int) -> int:
     if not -rows <= row < rows:
-        raise checks.out_of_range(name, 0, row, rows, "the number of rows of table", "index-out-of-range", "Mend it.")
+        raise checks.out_of_range(name, 0, row, rows, "the number of rows of table", "index-out-of-range", "Fix it.")
     return row % rows
 
 

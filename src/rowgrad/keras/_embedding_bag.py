@@ -1,4 +1,7 @@
-"""A pooled look-up as a Keras layer."""
+"""A pooled look-up as a Keras layer, on any backend that rowgrad has a front end for.
+
+The layer holds the table and its settings. `_bags` reads the ids of a call, and finds the front end that pools them.
+"""
 
 from typing import Any
 

@@ -14,7 +14,7 @@ from rowgrad._ops import OPERATORS, checks, combiners
 from rowgrad._ops.order import Order, one_id_type, order_ids
 from rowgrad._ops.pins import Input, Pin
 from rowgrad._ops.results import RowGradient
-from rowgrad._ops.sparse_segment_grad import Factors, check_pairs, diagnose, factors_of, sort_pairs, sum_few
+from rowgrad._ops.row_sums import Factors, check_pairs, diagnose, factors_of, sort_pairs, sum_few
 from rowgrad._runtime import arrays, dtypes
 from rowgrad._runtime.memory import allocate
 from rowgrad._runtime.threads import Workers

@@ -1,4 +1,7 @@
-"""Sums, products, reductions and softmax of sparse tensors."""
+"""Sums, products, reductions and softmax of sparse tensors, under the names of `tf.sparse`.
+
+Where values are of PyTorch or JAX, the operators of that front end are called, so that gradients flow.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""From dense tensors to sparse ones, and back."""
+"""From dense tensors to sparse ones, and back: `from_dense`, `to_dense` and `to_indicator` of `tf.sparse`.
+
+Results are of the caller's kind of array, and gradients flow through `to_dense`.
+"""
 
 from typing import Any
 

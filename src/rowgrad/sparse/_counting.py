@@ -1,4 +1,8 @@
-"""Counts of whole numbers, and crossed features."""
+"""Counts of whole numbers, and crossed features: `bincount`, `cross` and `cross_hashed` of `tf.sparse`.
+
+They take dense and sparse tensors in any mix, bring them into the form that the operators of `raw_ops` take, and give
+sparse tensors of the caller's kind.
+"""
 
 from collections.abc import Callable
 from typing import Any

@@ -148,7 +148,7 @@ class KeyTable:
             if self.kind == "string":
                 column, shape, kind = self._texts(keys)
                 output = allocate(column.size, np.int64)
-                hashes = hashing.hash_column(column, "strong_hashes", 0, self._sip_key())
+                hashes = hashing.hash_column(column, hashing.STRONG, 0, self._sip_key())
                 Workers(2 * _KEY_BYTES * output.size).run(
                     kernels.keys.find_texts, self._slots, self._mask, hashes, self._records(), self._key.shape[1],
                     self.rows, *column, absent, output,
@@ -176,7 +176,7 @@ class KeyTable:
                 column, shape, kind = self._texts(keys)
                 self._check_lengths(column)
                 output = allocate(column.size, np.int64)
-                hashes = hashing.hash_column(column, "strong_hashes", 0, self._sip_key())
+                hashes = hashing.hash_column(column, hashing.STRONG, 0, self._sip_key())
                 kernels.keys.add_texts(
                     self._slots, self._mask, hashes, *column, absent, self._records(), self._key.shape[1], self.rows,
                     self._seen, self._count, clock, self.admit_after, self._sketch, self._numbers, self._given_back,

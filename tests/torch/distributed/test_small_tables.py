@@ -1,7 +1,5 @@
 """Tables with fewer rows than a batch has ids: rows travel once and are pooled where they are needed."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,6 @@ from optional import framework
 
 torch = framework("torch")
 import torch.distributed as dist  # noqa: E402
-from ranks import Ranks  # noqa: E402
 
 from rowgrad import RowgradError, optim  # noqa: E402
 from rowgrad.torch import EmbeddingBag  # noqa: E402
@@ -18,14 +15,6 @@ from rowgrad.torch.distributed import ShardedEmbeddingBag  # noqa: E402
 ROWS, WIDTH, BAGS, STEPS = 23, 6, 90, 12
 CASES = [(combiner, weighted, fused) for combiner in ("sum", "mean", "sqrtn") for weighted in (False, True)
          for fused in (False, True)]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def ranks() -> Iterator[Ranks]:
-    """Processes that run functions as the ranks of a group."""
-    found = Ranks()
-    yield found
-    found.end()
 
 
 def train(group, combiner, weighted, fused):

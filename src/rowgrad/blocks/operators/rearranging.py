@@ -1,4 +1,7 @@
-"""Fewer dimensions, more copies, running sums: Squeeze, Tile, Cumsum."""
+"""Fewer dimensions, more copies, running sums: Squeeze, Tile, Cumsum.
+
+Operators of pages only. Each has a rule for the shape of its result, which also checks the arguments.
+"""
 
 from typing import Any
 

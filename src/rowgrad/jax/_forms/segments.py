@@ -1,4 +1,7 @@
-"""The segment operators and their gradients in JAX's own operations."""
+"""The segment operators and their gradients in JAX's own operations.
+
+For devices without kernels. Each form gives its results, and whether all ids were in range.
+"""
 
 from collections.abc import Callable
 from functools import partial
