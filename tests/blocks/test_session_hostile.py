@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from rowgrad.blocks import Page, Progress, Session, Snapshot
 from rowgrad.blocks.results import DONE, FAILED, SKIPPED
+from rowgrad.errors import PageError
 
 
 def counter() -> Page:
@@ -268,3 +269,30 @@ def test_results_and_pages_can_be_copied() -> None:
         assert "v" in page
     assert results.get("nothing") is None
     assert results.get("v") is results["v"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda session: session.sweep(None, [[1.0]], steps=1, record=["x:output"]),
+        lambda session: session.sweep("x:value", None, steps=1, record=["x:output"]),
+        lambda session: session.sweep("x:value", np.array(1.0), steps=1, record=["x:output"]),
+        lambda session: session.sweep("x:value", [[1.0]], steps="x", record=["x:output"]),
+        lambda session: session.sweep("x:value", [[1.0]], steps=1, record=None),
+        lambda session: session.sweep("x:value", [[1.0]], steps=1, record=["x:output"], every=None),
+        lambda session: session.sweep("x:value", [[1.0]], steps=1, record=["x:output"], feeds=5),
+        lambda session: session.sweep("x:value", [[1.0]], steps=1, record=["x:output"], progress="x"),
+        lambda session: session.loop(1.5),
+        lambda session: session.restore({}),
+        lambda session: session.run_to(5),
+        lambda session: session.evaluate(None),
+        lambda session: Session("x"),
+    ],
+)
+def test_arguments_of_a_wrong_kind(call: Any) -> None:
+    page = Page()
+    page.add("Const", "x", value=[1.0, 2.0])
+    session = Session(page)
+    with pytest.raises(PageError):
+        call(session)
+    assert session.run()["x"].output.tolist() == [1.0, 2.0]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from rowgrad.blocks import Window, windows
-from rowgrad.errors import InvalidArgumentError, OutOfRangeError
+from rowgrad.errors import InvalidArgumentError, OutOfRangeError, RowgradError
 
 MATRICES = arrays.arrays(
     st.sampled_from([np.float32, np.float64, np.int16, np.int64, np.bool_]),
@@ -173,3 +173,24 @@ def test_what_nobody_waits_for_stops() -> None:
 def test_wrong_questions_are_refused(call: Any, text: str) -> None:
     with pytest.raises((InvalidArgumentError, OutOfRangeError), match=text):
         call(Window(np.zeros((3, 2))))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Window(np.zeros(2, "V4")),
+        lambda: Window(np.array(["2020-01-01"], "M8[D]")),
+        lambda: Window(np.ones((2, 3))).find([1.0, 2.0]),
+        lambda: Window(np.ones((2, 3))).find(None),
+        lambda: Window(np.ones((2, 3))).find(1.0, after="x"),
+        lambda: Window(np.ones((2, 3))).find(1.0, after=(0,)),
+        lambda: Window(np.ones((2, 3))).slice(0, 1, columns=5),
+        lambda: Window(np.ones((2, 3))).slice(0, 1, columns=(0, 1, 2)),
+        lambda: Window(np.ones((2, 3))).slice(0, 1, columns=("a", "b")),
+        lambda: Window(np.ones((2, 3))).histogram(3, limits=5),
+        lambda: Window(np.ones((2, 3))).histogram(3, limits="ab"),
+    ],
+)
+def test_questions_of_a_wrong_kind(call: Any) -> None:
+    with pytest.raises(RowgradError):
+        call()

@@ -96,8 +96,72 @@ def check_mixed_precision() -> None:
     near(keras.ops.cast(found, "float32"), expected("sum"), 2e-2)
 
 
+def check_weights_of_ragged_ids() -> None:
+    """Flat weights, or weights in the form of the ids, with entries at the same places."""
+    backend = keras.backend.backend()
+    ids, weights = np.array([3, 4, 9], np.int32), np.array([2.0, 3.0, 5.0], np.float32)
+    wanted = expected("sum", [np.array([3, 4]), np.array([9])], [weights[:2], weights[2:]])
+    places, others = np.array([[0, 0], [0, 1], [1, 0]]), np.array([[0, 0], [1, 0], [1, 1]])
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        forms: list[Any] = [
+            lambda values, at: tf.SparseTensor(at, values, [2, 2]),
+            lambda values, at: tf.RaggedTensor.from_value_rowids(values, at[:, 0]),
+        ]
+    elif backend == "torch":
+        import torch
+
+        forms = [
+            lambda values, at: torch.sparse_coo_tensor(at.T, values, (2, 2)),
+            lambda values, at: torch.nested.nested_tensor_from_jagged(
+                torch.tensor(values), torch.tensor([0, int((at[:, 0] == 0).sum()), 3])
+            ),
+        ]
+    else:
+        from jax.experimental.sparse import BCOO
+
+        forms = [lambda values, at: BCOO((values, at), shape=(2, 2))]
+    for form in forms:
+        bag = layer(combiner="sum")
+        given = form(ids, places)
+        near(bag(given, weights=keras.ops.convert_to_tensor(weights)), wanted)
+        near(bag(given, weights=form(weights, places)), wanted)
+        refused(lambda bag=bag, given=given: bag(given, weights=weights[:2]), "each id needs one weight")
+        refused(lambda bag=bag, given=given, form=form: bag(given, weights=form(weights, others)), "at other places")
+    near(layer(combiner="sum")(ids[None], weights=[[2.0, 3.0, 5.0]]), expected("sum", ids[None], weights[None]))
+
+
+def refused(call: Any, text: str) -> None:
+    try:
+        call()
+    except Exception as error:
+        assert text in str(error), (text, error)
+    else:
+        raise AssertionError(f"nothing was raised for {text}")
+
+
 def check_errors() -> None:
+    large: list[tuple[Any, str]] = []
+    if keras.backend.backend() != "torch":  # which has no such type in Keras
+        large = [(lambda: layer()(np.array([[2**63 + 1]], np.uint64)), ""), (lambda: layer()(np.array([[2**32]])), "")]
     cases: list[tuple[Any, str]] = [
+        *large,
+        (lambda: rk.EmbeddingBag(2**40, 2**20)(IDS), "bytes, and about"),
+        (lambda: rk.EmbeddingBag(2**63, 4), "from 1 to 2**63 - 1"),
+        (lambda: rk.EmbeddingBag(5, 4, combiner=np.array(["sum"])), "combiner is array"),
+        (lambda: rk.EmbeddingBag(5, 4, mask_zero=np.array([True, False])), "it must be True or False"),
+        (lambda: layer()(IDS, weights={}), "weights is a dict"),
+        (lambda: layer()(IDS, weights=WEIGHTS + 1j), "weights are real numbers"),
+        (lambda: layer()(keras.Input((2, 2), dtype="int32")), "it must be a matrix"),
+        (lambda: layer()(keras.Input((2,))), "ids are integers"),
+        (lambda: layer()(keras.Input((2,), dtype="int32"), keras.Input((3,))), "each id needs one weight"),
+        (lambda: rk.Hashing(5, salt=1.5), "salt is 1.5"),
+        (lambda: rk.Hashing(5, salt=2**70), "of 64 bits"),
+        (lambda: rk.Hashing(5, mask_value=[1]), "a text or a whole number"),
+        (lambda: rk.Hashing(5, mask_value="a")(np.array([1])), "they must both be texts"),
+        (lambda: rk.Hashing(5)([["a"], ["b", "c"]]), "rows of different lengths"),
+        (lambda: rk.Hashing(5)(np.array([1.5])), "texts and whole numbers are hashed"),
         (lambda: rk.EmbeddingBag(0, 4), "input_dim is 0"),
         (lambda: rk.EmbeddingBag(5, 4, combiner="median"), "combiner is 'median'; it must be one of"),
         (lambda: layer()(IDS[0]), "inputs has shape"),
@@ -107,12 +171,7 @@ def check_errors() -> None:
         (lambda: layer()(IDS + 40), "allowed: 0 to 49"),
     ]
     for call, text in cases:
-        try:
-            call()
-        except Exception as error:
-            assert text in str(error), (text, error)
-        else:
-            raise AssertionError(f"nothing was raised for {text}")
+        refused(call, text)
 
 
 def check_hashing() -> None:
@@ -121,6 +180,9 @@ def check_hashing() -> None:
     assert found.tolist() == [[1], [0], [1], [1], [2]]  # as Keras documents its own
     masked = np.asarray(rk.Hashing(num_bins=100, mask_value="")(texts))
     assert masked[1, 0] == 0 and (masked[[0, 0, 1], [0, 1, 1]] > 0).all()
+    for mask in ("A", b"A"):  # a text is the same as its bytes
+        for given in (np.array([b"A", b"B"]), np.array(["A", "B"]), np.array([b"A", "B"], object)):
+            assert (np.asarray(rk.Hashing(num_bins=100, mask_value=mask)(given)) == 0).tolist() == [True, False]
     if keras.backend.backend() == "tensorflow":
         for kwargs in ({}, {"mask_value": ""}, {"salt": 7}, {"salt": [3, 4]}):
             theirs = keras.layers.Hashing(num_bins=100, **kwargs)(texts)

@@ -213,3 +213,13 @@ def test_what_comes_out_goes_into_a_look_up() -> None:
     segments = rowgrad.row_splits_to_segment_ids(offsets)
     pooled = rowgrad.sparse_segment_sum(table, ids, segments, len(ROWS))
     np.testing.assert_array_equal(pooled, [table[row].sum(0) for row in ROWS])
+
+
+def test_arrow_offsets_that_lead_out_of_the_values() -> None:
+    pa = framework("pyarrow")
+    values = pa.array([1, 2, 3])
+    for offsets in ([0, 5, 3], [0, -2, 3], [1, 0, 3]):
+        buffers = [None, pa.py_buffer(np.array(offsets, np.int32))]
+        column = pa.Array.from_buffers(pa.list_(pa.int64()), 2, buffers, children=[values])
+        with pytest.raises(InvalidArgumentError, match="x is damaged"):
+            from_ragged(column)

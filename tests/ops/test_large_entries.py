@@ -94,6 +94,27 @@ def test_an_index_outside_of_a_dense_tensor() -> None:
         raw_ops.SparseTensorDenseAdd(indices, values, shape, np.zeros((ROWS, COLUMNS), np.float32))
 
 
+@pytest.mark.parametrize("order", ["ascending", "shuffled"])
+@pytest.mark.parametrize("defaults", [900, 200_000])
+def test_the_gradient_of_a_fill(defaults: int, order: str) -> None:
+    """Few and many defaults are summed in different ways, and maps in order in another than those that are not."""
+    random = np.random.default_rng(10)
+    size = 300_000
+    places = np.sort(random.permutation(size + defaults)[:size])
+    if order == "shuffled":
+        places = random.permutation(places)
+    grad = random.standard_normal(size + defaults).astype(np.float32)
+    values, default = for_all_threads(lambda: rowgrad.sparse_fill_empty_rows_grad(places, grad))
+    np.testing.assert_array_equal(values, grad[places])
+    left = np.setdiff1d(np.arange(grad.size), places)
+    assert default == np.cumsum(grad[left])[-1]
+    places[[size // 2, size - 1]] = grad.size, -1
+    for threads in (1, 2, 8):
+        rowgrad.set_num_threads(threads)
+        with pytest.raises(rowgrad.OutOfRangeError, match=rf"reverse_index_map\[{size // 2}\] is {grad.size}"):
+            rowgrad.sparse_fill_empty_rows_grad(places, grad)
+
+
 @pytest.mark.parametrize("bins", [7, 100, 300])
 @pytest.mark.parametrize("order", ["ascending", "shuffled"])
 def test_counts(bins: int, order: str) -> None:

@@ -139,3 +139,56 @@ def test_checks() -> None:
         sparse.reset_shape(tensor(np.asarray, A), [2, 3])
     with pytest.raises(InvalidArgumentError, match="do not have the same indices"):
         sparse.map_values(np.add, tensor(np.asarray, A), tensor(np.asarray, B))
+
+
+SP = rowgrad.SparseTensor([[0, 1], [1, 0]], [1.0, 2.0], [2, 2])
+HUGE = rowgrad.SparseTensor([[0, 1], [1, 0]], [1.0, 2.0], [2**63 - 1, 2**63 - 1])
+
+
+@pytest.mark.parametrize("shape", [[2**64, 2], [-1, 2], [-(2**63), 2], [float("nan"), 2], ["a", "b"]], ids=str)
+def test_shapes_that_cannot_be(shape: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="dense_shape is"):
+        rowgrad.SparseTensor([[0, 0]], [1.0], shape)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: sparse.sparse_dense_matmul([[1.0]], [[1.0]]),
+        lambda: sparse.sparse_dense_matmul(SP, "x"),
+        lambda: sparse.add(SP, object()),
+        lambda: sparse.reshape(SP, [2.5]),
+        lambda: sparse.reshape(SP, [2**64]),
+        lambda: sparse.reshape(SP, SP),
+        lambda: sparse.transpose(SP, [0.0, 1.0]),
+        lambda: sparse.slice(SP, [0.5, 0], [1, 1]),
+        lambda: sparse.reset_shape(SP, "x"),
+        lambda: sparse.reduce_sum(SP, axis="x"),
+        lambda: sparse.reduce_sum(SP, axis=2**70),
+        lambda: sparse.expand_dims(SP, "x"),
+        lambda: sparse.concat(0, SP),
+        lambda: sparse.concat(0, None),
+        lambda: sparse.concat(0, [HUGE, HUGE]),
+        lambda: sparse.split(HUGE, 2**40, 0),
+        lambda: sparse.split(SP, 1.5, 0),
+        lambda: sparse.map_values(None, SP),
+        lambda: sparse.mask(SP, [0]),
+        lambda: sparse.to_indicator(SP, 3),
+        lambda: sparse.to_indicator(rowgrad.SparseTensor([[0]], [0], [1]), "x"),
+        lambda: sparse.from_dense(SP),
+        lambda: sparse.eye(1.5),
+        lambda: sparse.eye(2**62),
+        lambda: sparse.sampled_addmm([[0, 0]], [1.0], [1, 1], [1.0], [1.0]),
+        lambda: sparse.to_dense(HUGE),
+    ],
+)
+def test_arguments_that_cannot_be(call: Any) -> None:
+    with pytest.raises(rowgrad.RowgradError):
+        call()
+
+
+def test_entries_that_pytorch_does_not_take() -> None:
+    framework("torch")
+    for sp in (HUGE, rowgrad.SparseTensor([[5]], [1.0], [2]), rowgrad.SparseTensor([[0]], ["a"], [2])):
+        with pytest.raises(InvalidArgumentError, match="PyTorch makes no sparse tensor"):
+            sp.to_torch()

@@ -1,15 +1,17 @@
 """A checkpoint that is damaged or cut off is refused by name, or read right: never a wrong value, never a crash."""
 
+import os
 import shutil
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
 
 from damage import damaged
 from optional import framework
-from rowgrad.errors import FileError
+from rowgrad.errors import FileError, RowgradError
 from rowgrad.tensorflow import _sstable as sstable
 from rowgrad.tensorflow import load_checkpoint
 from rowgrad.tensorflow._bundle import Bundle
@@ -203,3 +205,26 @@ def test_an_index_can_be_written_by_hand(tmp_path: Path) -> None:
     (tmp_path / "x.index").write_bytes(_index({b"": HEADER, b"v": entry}))
     (tmp_path / "x.data-00000-of-00001").write_bytes(data)
     assert Bundle(tmp_path / "x").array("v").tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("ending", [".index", ".data-00000-of-00002", ".data-00001-of-00002"])
+def test_pipes_keep_nobody_waiting(ending: str, tmp_path: Path) -> None:
+    _copied("sharded", tmp_path)
+    file = tmp_path / f"sharded{ending}"
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(FileError):
+        _values(tmp_path / "sharded")
+
+
+@pytest.mark.parametrize("path", [None, 3, b"x", [], "x" * 5000, "a\0b"], ids=str)
+def test_paths_that_cannot_be(path: Any) -> None:
+    with pytest.raises(RowgradError):
+        load_checkpoint(path)
+
+
+def test_a_file_of_names_without_an_end(tmp_path: Path) -> None:
+    with open(tmp_path / "checkpoint", "wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(FileError, match="does not name the latest checkpoint"):
+        load_checkpoint(tmp_path)

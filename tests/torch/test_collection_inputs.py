@@ -254,6 +254,14 @@ def test_bad_ids_change_no_table(settings: Any, feature: str, bad: int, table: s
     ({"pooling": None}, "None"),
     ({"data_type": torch.int64}, "data_type is torch.int64; allowed: torch.float32"),
     ({"data_type": "INT8"}, "data_type is INT8"),
+    ({"name": "\ud800"}, "name is"),
+    ({"num_embeddings": 2**63}, r"at most 2\*\*63 - 1"),
+    ({"feature_names": None}, "feature_names is None; it must be a list of names"),
+    ({"feature_names": [["a"]]}, "it must be a list of names"),
+    ({"pooling": []}, r"combiner is \[\]"),
+    ({"init_fn": 3}, "init_fn is 3; it must be a function"),
+    ({"weight_init_max": float("nan")}, "weight_init_max is nan; it must be a finite number"),
+    ({"weight_init_min": 3.0}, "weight_init_min is 3, above weight_init_max"),
 ])  # fmt: skip
 def test_tables_that_cannot_be(arguments: Any, message: str) -> None:
     usual = {"name": "t", "num_embeddings": 4, "embedding_dim": 2}
@@ -265,6 +273,8 @@ def test_collections_that_cannot_be() -> None:
     one, two = EmbeddingBagConfig("t", 4, 2), EmbeddingBagConfig("u", 4, 2)
     for arguments, message in [
         (([],), "tables is empty"),
+        ((None,), "tables is a NoneType; pass a list of EmbeddingBagConfig"),
+        ((one,), "tables is a EmbeddingBagConfig; pass a list"),
         (([one, one],), r"tables\[1\] is named 't', as another table is"),
         (([one, 3],), r"tables\[1\] is a int; pass an EmbeddingBagConfig"),
         (([EmbeddingBagConfig("t", 4, 2, ["a", "a"])],), r"tables\[0\] has the features \['a', 'a'\]"),

@@ -18,7 +18,7 @@ from numba.extending import intrinsic
 
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.lanes import count, load, store, zeros1, zeros16, zeros64
-from rowgrad._kernels.raw import known, peek, poke
+from rowgrad._kernels.raw import fill_range, known, peek, poke
 from rowgrad._kernels.sharing import add_up, atomic_add, atomic_load, chunk_start, enter, leave, lowest, share
 
 BLOCK = 16
@@ -360,6 +360,15 @@ def _add_places(total, second, values, width, full, unmapped, first, stop):
     return total, second
 
 
+@inline
+def _list_unmapped(mapped, first, stop, unmapped, listed):
+    """List the places from `first` to `stop` that nothing is mapped to, from `listed` on; tells where the list ends."""
+    for place in range(first, stop):
+        poke(unmapped, listed, place)  # overwritten by the next, unless this one stays
+        listed += peek(mapped, place) == 0
+    return listed
+
+
 @kernel
 def fill_grad(reverse, values, width, sums, unmapped, mapped, d_values, d_default):
     """Copy each gradient back to the entry it came from, and sum those of the defaults, in ascending order.
@@ -388,10 +397,7 @@ def fill_grad(reverse, values, width, sums, unmapped, mapped, d_values, d_defaul
     total, second = zero, zero
     place = np.int64(0)
     if unmapped is not None:
-        listed = np.int64(0)
-        for k in range(full):
-            poke(unmapped, listed, k)  # overwritten by the next, unless this one stays
-            listed += peek(mapped, k) == 0
+        listed = _list_unmapped(mapped, 0, full, unmapped, np.int64(0))
         total, second = _add_places(total, second, values, words, full, unmapped, np.int64(0), listed)
         place = np.int64(full)
     while place < full:
@@ -409,12 +415,14 @@ def fill_grad(reverse, values, width, sums, unmapped, mapped, d_values, d_defaul
 
 
 @inline
-def _add_listed(zero, values, width, full, chunks, unmapped, begins, ends, d_default):
-    """Add the values of the listed places, chunk by chunk, as soon as each is listed."""
+def _add_listed(zero, values, width, full, chunks, unmapped, begins, ends, bad, d_default):
+    """Add the values of the listed places, chunk by chunk, as soon as each is listed; up to a chunk that is bad."""
     total, second = zero, zero
     for chunk in range(chunks):
         while atomic_load(ends, chunk) < 0:
             pass
+        if bad[chunk] >= 0:
+            break
         total, second = _add_places(total, second, values, width, full, unmapped, begins[chunk], ends[chunk])
     _store_sum(total, second, width, d_default)
 
@@ -432,7 +440,7 @@ def fill_grad_together(workers, chunks, reverse, values, full, width, sums, unma
     words, zero = known(width, 1), zeros1(sums)
     for part in share(workers, 0, chunks + 1):
         if part == chunks:  # the last, so that all lists are made, or being made by other threads
-            _add_listed(zero, values, words, full, chunks, unmapped, begins, ends, d_default)
+            _add_listed(zero, values, words, full, chunks, unmapped, begins, ends, bad, d_default)
             continue
         first, stop = chunk_start(part, chunks, size), chunk_start(part + 1, chunks, size)
         place = min(max(peek(reverse, first - 1) + 1, 0), full) if first > 0 else np.int64(0)
@@ -440,8 +448,40 @@ def fill_grad_together(workers, chunks, reverse, values, full, width, sums, unma
         j, behind, _, _, listed = _gather(reverse, first, stop, full, values, words, d_values, place, zero, unmapped,
                                           begins[part])  # fmt: skip
         bad[part] = j if j < stop else -1
-        if part == chunks - 1:
+        if part == chunks - 1 and j == stop:
             _, _, listed = _skip(zero, zero, values, words, behind, full, unmapped, listed)
         atomic_add(ends, part, listed + 1)
+    leave(workers, seen)
+    return lowest(bad, chunks)
+
+
+@kernel
+def fill_grad_scattered(workers, chunks, reverse, values, width, sums, unmapped, begins, ends, mapped, d_values,
+                        d_default, bad):  # fmt: skip
+    """The same by several threads, for maps in any order; returns the first bad position, or -1.
+
+    `mapped` is scratch, one byte for each of the values, `unmapped` one place for each and one more for each chunk.
+    """
+    seen = enter(workers)
+    full, size = mapped.size, reverse.size
+    words, zero = known(width, 1), zeros1(sums)
+    for part in share(workers, 0, chunks):
+        fill_range(mapped, chunk_start(part, chunks, full), chunk_start(part + 1, chunks, full), 0)
+    for part in share(workers, 1, chunks):
+        bad[part] = -1
+        for j in range(chunk_start(part, chunks, size), chunk_start(part + 1, chunks, size)):
+            place = peek(reverse, j)
+            if place < 0 or place >= full:
+                bad[part] = j
+                break
+            poke(mapped, place, 1)
+            _copy_value(values, place, words, d_values, j)
+    for part in share(workers, 2, chunks + 1):
+        if part == chunks:
+            _add_listed(zero, values, words, full, chunks, unmapped, begins, ends, bad, d_default)
+            continue
+        first, stop = chunk_start(part, chunks, full), chunk_start(part + 1, chunks, full)
+        begins[part] = first + part  # each list writes one more than it has
+        atomic_add(ends, part, _list_unmapped(mapped, first, stop, unmapped, begins[part]) + 1)
     leave(workers, seen)
     return lowest(bad, chunks)

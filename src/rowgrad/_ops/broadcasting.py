@@ -140,7 +140,7 @@ def of_rank(name: str, shape: Shape | None, rank: int) -> Shape:
 
 def one_axis(name: str, value: Any, rank: int, position: int | tuple[int, ...] | None = None) -> int:
     """The axis `value` of an array of `rank` dimensions, counted from the front."""
-    axis = int(value)
+    axis = checks.count(name, value, least=None)
     if not -rank <= axis < rank:
         where = name if position is None else f"{name}[{position}]"
         allowed = f"allowed: {-rank} to {rank - 1}" if rank else "a scalar has none"

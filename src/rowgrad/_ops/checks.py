@@ -1,9 +1,11 @@
 """The checks that several families share. Each raises the error with all it knows: argument, place, value, remedy."""
 
+import operator
+from contextlib import suppress
 from typing import Any
 
 from rowgrad._runtime.dtypes import Array
-from rowgrad.errors import InvalidArgumentError, OutOfRangeError
+from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfRangeError
 
 RANK_NAMES = {0: "a scalar", 1: "a vector", 2: "a matrix"}
 
@@ -33,9 +35,7 @@ def at_least_vector(argument: str, array: Array) -> None:
 
 def count(argument: str, value: Any, least: int | None = 0) -> int:
     """`value` must be a single whole number, and no smaller than `least`."""
-    if type(value) is not int:
-        rank(argument, value, 0)
-    number = int(value)
+    number = value if type(value) is int else _number(argument, value)
     if least is not None and number < least:
         raise InvalidArgumentError(
             f"{argument} is {number}; it must be {least} or more.",
@@ -44,6 +44,19 @@ def count(argument: str, value: Any, least: int | None = 0) -> int:
             value=number,
         )
     return number
+
+
+def _number(argument: str, value: Any) -> int:
+    if hasattr(value, "ndim"):
+        rank(argument, value, 0)
+        with suppress(TypeError):
+            return operator.index(value)
+    raise DTypeError(
+        f"{argument} is {value!r}; it must be a whole number.",
+        code="wrong-dtype",
+        argument=argument,
+        value=type(value).__name__,
+    )
 
 
 def same_length(argument: str, length: int, other: str, other_length: int) -> None:

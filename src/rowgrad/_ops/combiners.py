@@ -30,7 +30,7 @@ WITH_MAX = (*COMBINERS, "max")
 
 def check(combiner: str, allowed: Iterable[str] = COMBINERS) -> None:
     """`combiner` must be one of `allowed`."""
-    if combiner not in allowed:
+    if not isinstance(combiner, str) or combiner not in allowed:
         raise InvalidArgumentError(
             f"combiner is {combiner!r}; it must be one of {', '.join(allowed)}.",
             code="bad-combiner",

@@ -205,10 +205,10 @@ def _fill_grad(reverse_index_map: Array, grad_values: Array, *, out: Array | Non
     values, target, default = grad_values, d_values, d_default_value.ravel()
     if stored is not dtype:
         values, target, default = values.view(stored), target.view(stored), default.view(stored)
-    bad, words = 0, None if parts == 1 else parts
+    words = None if parts == 1 else parts
     if size and work >= MANY_GRAINS * threads.GRAIN:
         bad = _fill_grad_together(reverse_index_map, values, full, words, NO_SUMS[sums], target, default)
-    if bad >= 0:  # one thread also handles maps that do not ascend
+    else:
         mapped = np.empty(full, np.uint8) if full < POOLED else allocate(full, np.uint8)
         listed = full >= LISTED and (full - size) * OFTEN > full
         unmapped = scratch(full + 1, np.int64) if listed else None
@@ -224,12 +224,22 @@ def _fill_grad(reverse_index_map: Array, grad_values: Array, *, out: Array | Non
 
 def _fill_grad_together(reverse: Array, values: Array, full: int, words: int | None, no_sums: Array, target: Array,
                         default: Array) -> int:  # fmt: skip
-    """By several threads, if the map ascends, as maps mostly do; else, tell a position where it does not."""
+    """By several threads: as a map that ascends in long runs, if there are few defaults, and as any map otherwise."""
     workers = Workers((full + reverse.size) * (8 + values.itemsize))
     begins, ends, bad = np.full((3, workers.chunks), -1)
+    unmapped = scratch(full + 2 * workers.chunks, np.int64)
+    if (full - reverse.size) * OFTEN <= full:
+        falls = workers.run(
+            kernels.fill_empty_rows.fill_grad_together, reverse, values, full, words, no_sums, unmapped, begins, ends,
+            target, default, bad,
+        )  # fmt: skip
+        if falls < 0:
+            return -1
+        ends.fill(-1)
+    mapped = allocate(full, np.uint8)
     return int(workers.run(
-        kernels.fill_empty_rows.fill_grad_together, reverse, values, full, words, no_sums,
-        scratch(full + 2 * workers.chunks, np.int64), begins, ends, target, default, bad,
+        kernels.fill_empty_rows.fill_grad_scattered, reverse, values, words, no_sums, unmapped, begins, ends, mapped,
+        target, default, bad,
     ))  # fmt: skip
 
 

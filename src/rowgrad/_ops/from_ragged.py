@@ -148,6 +148,7 @@ def _of_arrow(x: Any) -> RaggedIds:
         x = x.chunk(0) if x.num_chunks == 1 else x.combine_chunks()
     if hasattr(x, "dictionary_decode"):  # rows that occur often are stored once
         x = x.dictionary_decode()
+    _check_buffers(x)
     if not hasattr(x, "flatten") or not hasattr(x, "values"):
         raise InvalidArgumentError(
             f"x is a column of {x.type}, which has no rows of ids. Pass a list column.", code="not-ragged", argument="x"
@@ -167,6 +168,16 @@ def _of_arrow(x: Any) -> RaggedIds:
     splits = x.offsets.to_numpy()
     first, last = int(splits[0]), int(splits[-1])
     return _arrow_ids(x.values.slice(first, last - first), splits - first if first else splits)
+
+
+def _check_buffers(x: Any) -> None:
+    """Offsets that came from a damaged file would lead out of the values: pyarrow believes them."""
+    try:
+        x.validate(full=True)
+    except ValueError as error:
+        raise InvalidArgumentError(
+            f"x is damaged: {error}. Write it again.", code="bad-offset", argument="x"
+        ) from error
 
 
 def _nulls(x: Any) -> Array:

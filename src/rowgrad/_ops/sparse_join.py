@@ -18,10 +18,12 @@ from rowgrad._ops.results import SparseEntries
 from rowgrad._ops.sparse_groups import check_entries, outside, sizes_of
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import PLAIN, Array
+from rowgrad._runtime.limits import available
 from rowgrad._runtime.memory import allocate, check_room, scratch
 from rowgrad._runtime.threads import Workers
-from rowgrad.errors import InvalidArgumentError, OutOfRangeError, RowgradError
+from rowgrad.errors import InvalidArgumentError, OutOfMemoryError, OutOfRangeError, RowgradError
 
+PART = 512  # bytes, about, that a part takes, whatever its entries
 TABLE = 1 << 17  # the most indices that a table of parts is made for
 
 # SparseConcat
@@ -126,6 +128,13 @@ def split(split_dim: Any, indices: Array, values: Array, shape: Array, *, num_sp
             value=num_split,
         )
     entries, rank = indices.shape
+    if num_split * PART > (free := available()):
+        raise OutOfMemoryError(
+            f"num_split is {num_split}; so many parts need {num_split * PART:,} bytes, and about {free:,} are free.",
+            code="out-of-memory",
+            argument="num_split",
+            value=num_split,
+        )
     size, longer = divmod(lengths[axis], num_split)
     numbers = np.arange(num_split)
     begins = np.minimum(numbers, longer) + size * numbers

@@ -36,8 +36,9 @@ class Plan:
 
 def loop(session: "Session", plan: Plan, done: int = 0) -> History:
     """Run steps `done` + 1 to the last of `plan`; the caller holds the session."""
-    if plan.every < 1:
-        raise PageError(f"every is {plan.every}; it must be 1 or more.", code="wrong-attribute", value=plan.every)
+    check_count("steps", plan.steps, 0)
+    check_count("every", plan.every, 1)
+    check_report(plan.progress)
     recorded = {str(name): str(session._seen.wire(name)) for name in plan.record}
     values: dict[str, list[Array]] = {name: [] for name in recorded}
     run = None if plan.name is None else _run(session, plan.name)
@@ -95,6 +96,30 @@ def resume(session: "Session") -> History:
     return loop(session, plan, done)
 
 
+# Arguments
+
+
+def check_count(name: str, value: Any, least: int) -> None:
+    """A number of steps."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise PageError(f"{name} is {value!r}; it must be a whole number.", code="wrong-attribute", value=str(value))
+    if value < least:
+        raise PageError(f"{name} is {value}; it must be {least} or more.", code="wrong-attribute", value=value)
+
+
+def check_report(progress: Any) -> None:
+    """What is told of progress."""
+    if not (progress is None or callable(progress)):
+        raise PageError(f"progress is {progress!r}; it must be a function, or None.", code="wrong-attribute")
+
+
+def listed(name: str, given: Any) -> list[Any]:
+    """The elements of a list, or of anything that can be gone through."""
+    if not isinstance(given, Iterable) or (isinstance(given, np.ndarray) and given.ndim == 0):
+        raise PageError(f"{name} is {given!r}; it must be a list.", code="wrong-attribute", value=str(given))
+    return list(given)
+
+
 # Sweeps
 
 
@@ -105,7 +130,13 @@ def sweep(
     """A run for each value of a literal, each from the beginning, in a session of its own."""
     from rowgrad.blocks._session import Session
 
-    given = list(values)
+    given = listed("values", values)
+    record = listed("record", record)
+    if not isinstance(literal, str):
+        raise PageError(f"literal is {literal!r}; it must be a text, such as 'training:lr'.", code="wrong-attribute")
+    if not (feeds is None or isinstance(feeds, Mapping)):
+        raise PageError(f"feeds is {feeds!r}; it must be a dict of block to value.", code="wrong-attribute")
+    check_report(progress)
     page = session.page.copy()
     target = swept(page, literal)
     fed = {**session.feeds, **(feeds or {})}

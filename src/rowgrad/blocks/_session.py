@@ -47,6 +47,8 @@ class Session(Stepping):
     """
 
     def __init__(self, page: Page) -> None:
+        if not isinstance(page, Page):
+            raise PageError(f"page is a {type(page).__name__}; it must be a Page.", code="wrong-attribute")
         super().__init__(page)
         self.page = page
         self._lock = threading.RLock()
@@ -195,7 +197,7 @@ class Session(Stepping):
         PageError
             There is no Batches block, it has no examples of that split, or a block fails.
         """
-        names = [fetches] if isinstance(fetches, str) else list(fetches)
+        names = [fetches] if isinstance(fetches, str) else _loops.listed("fetches", fetches)
         with self._looking():
             self._cancel.clear()
             self._feed(feeds)
@@ -240,6 +242,9 @@ class Session(Stepping):
 
     def restore(self, snapshot: Snapshot) -> None:
         """Set the variables to those of `snapshot`; it may come from another session of an equal page."""
+        if not isinstance(snapshot, Snapshot):
+            raise PageError(f"snapshot is a {type(snapshot).__name__}; it must be what `snapshot()` gave.",
+                            code="wrong-attribute")  # fmt: skip
         with self._looking():
             page, new = self._seen, {}
             for id, value in snapshot.variables.items():

@@ -7,7 +7,7 @@ is cancelled or fails changes nothing it should not.
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from time import perf_counter
 from typing import Any
@@ -63,6 +63,8 @@ class Stepping:
         if isinstance(fetches, str | Wire | Block):
             fetches = [fetches]
         wanted = []
+        if not isinstance(fetches, Iterable) or (isinstance(fetches, np.ndarray) and fetches.ndim == 0):
+            raise PageError(f"{fetches!r} is no block and no output; name what to run.", code="unknown-block")
         for fetch in fetches:
             if isinstance(fetch, str) and fetch in self._seen:
                 wanted.append(fetch)

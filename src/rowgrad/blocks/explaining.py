@@ -19,7 +19,7 @@ from rowgrad.blocks._explain.terms import Place, plain, type_name, work_out, wri
 from rowgrad.blocks.batches import ROWS
 from rowgrad.blocks.model import Block, Wire
 from rowgrad.blocks.results import DONE
-from rowgrad.errors import OutOfRangeError, PageError, RowgradError
+from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfRangeError, PageError, RowgradError
 
 if TYPE_CHECKING:
     from rowgrad.blocks._session import Session
@@ -101,14 +101,22 @@ class Explanation:
 
     def back(self, part: int = 0) -> "Explanation | None":
         """The explanation of the element that a part is; None for a literal."""
+        if not isinstance(part, int | np.integer) or not -len(self.parts) <= part < len(self.parts):
+            raise OutOfRangeError(
+                f"part is {part!r}, and there are {len(self.parts)} parts; give one of 0 to {len(self.parts) - 1}.",
+                code="out-of-range", argument="part", value=part,
+            )  # fmt: skip
         source = self.parts[part].source
         return None if source is None else explain(self._session, f"{source.block}:{source.pin}", source.index)
 
     def chain(self, depth: int = 10) -> "list[Explanation]":
         """This explanation and those of what it is made of, as far back as `depth` steps, each element once."""
+        _check_count("depth", depth)
         found = {self.element: self}
         row = [self]
         for _ in range(depth):
+            if not row:
+                break
             row = [
                 found.setdefault(source, explain(self._session, f"{source.block}:{source.pin}", source.index))
                 for source in dict.fromkeys(part.source for one in row for part in one.parts)
@@ -122,6 +130,7 @@ class Explanation:
 
     def to_dict(self, most: int = MOST_PARTS) -> dict[str, Any]:
         """The explanation for JSON, with at most `most` of its parts."""
+        _check_count("most", most)
         return {
             "block": self.element.block,
             "pin": self.element.pin,
@@ -183,6 +192,7 @@ def explain(session: "Session", output: "str | Wire | Block", index: int | Seque
       output[2, 0] = grad[0, 0] · 1/2 + grad[1, 0] · 1/1
       8 = 4 · 0.5 + 6 · 1
     """
+    _check_session(session)
     with session._looking():
         page = session._seen
         wire = page.wire(output)
@@ -216,6 +226,8 @@ def uses(
     segment, are not told.
     """
     found: list[Element] = []
+    _check_session(session)
+    _check_count("most", most)
     with session._looking():
         wire = session._seen.wire(output)
         results = session.results()
@@ -265,8 +277,28 @@ def _each(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
+def _check_session(session: Any) -> None:
+    from rowgrad.blocks._session import Session
+
+    if not isinstance(session, Session):
+        raise DTypeError(
+            f"session is a {type(session).__name__}; pass the Session that ran the page.",
+            code="wrong-dtype", argument="session", value=type(session).__name__,
+        )  # fmt: skip
+
+
+def _check_count(name: str, value: Any) -> None:
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 0:
+        raise InvalidArgumentError(
+            f"{name} is {value!r}; it must be a whole number, 0 or more.",
+            code="wrong-argument", argument=name, value=value,
+        )  # fmt: skip
+
+
 def _checked(array: Any, index: int | Sequence[int], wire: Wire) -> tuple[int, ...]:
-    given = (index,) if isinstance(index, int | np.integer) else tuple(index)
+    several: Any = index
+    is_several = isinstance(index, Sequence) or (isinstance(index, np.ndarray) and index.ndim == 1)
+    given: tuple[Any, ...] = tuple(several) if is_several and not isinstance(index, str) else (index,)
     shape = array.shape
     if len(given) != len(shape) or not all(
         isinstance(i, int | np.integer) and not isinstance(i, bool) and 0 <= i < size

@@ -92,6 +92,9 @@ class Window:
         array = np.asarray(array)
         if array.dtype.names:
             array = array[array.dtype.names[0]]
+        if array.dtype.kind in "mM" or array.dtype.type is np.void:
+            raise InvalidArgumentError(f"array is {array.dtype}; it must hold numbers or texts.", code="wrong-dtype",
+                                       argument="array", value=str(array.dtype))  # fmt: skip
         width = array.shape[-1] if array.ndim > 1 else 1
         rows = array.size // width if width else int(np.prod(array.shape[:-1]))
         self.matrix = array.reshape(rows, width)
@@ -150,7 +153,10 @@ class Window:
 
     def find(self, wanted: Any, *, column: int | None = None, after: int = -1, most: int = 100) -> Array:
         """The numbers of the rows after `after` that hold `wanted`: a number, a text that is part of one, or NaN."""
-        columns = self._columns(None if column is None else (self._column(column), column + 1))
+        columns = self._columns(None if column is None else (self._column(column), int(column) + 1))
+        if isinstance(after, bool | np.bool_) or not isinstance(after, int | np.integer) or after < -1:
+            raise OutOfRangeError(f"after is {after!r}; it must be a whole number of -1 or more.", code="out-of-range",
+                                  argument="after", value=after)  # fmt: skip
         if not 1 <= _whole("most", most) <= MOST_FOUND:
             raise OutOfRangeError(f"most is {most}; it must be 1 to {MOST_FOUND}.", code="out-of-range",
                                   argument="most", value=most)  # fmt: skip
@@ -197,7 +203,7 @@ class Window:
             raise OutOfRangeError(f"bins is {bins}; it must be 1 to {MOST_BINS}.", code="out-of-range",
                                   argument="bins", value=bins)  # fmt: skip
         known = self.counts(column)
-        low, high = limits if limits is not None else (known.least or 0.0, known.largest or 0.0)
+        low, high = (known.least or 0.0, known.largest or 0.0) if limits is None else _pair("limits", limits)
         if not (np.isfinite(low) and np.isfinite(high)) or low > high:
             raise InvalidArgumentError(f"limits are {low} and {high}; they must be finite, the smaller one first.",
                                        code="invalid-argument", argument="limits", value=limits)  # fmt: skip
@@ -318,7 +324,7 @@ class Window:
     def _columns(self, columns: Sequence[int] | None) -> tuple[int, int]:
         if columns is None:
             return 0, self.shape[1]
-        first, last = (_whole("columns", column) for column in columns)
+        first, last = (_whole("columns", column) for column in _pair("columns", columns))
         return min(first, self.shape[1]), max(min(last, self.shape[1]), min(first, self.shape[1]))
 
     def _one_or_all(self, column: int | None) -> tuple[int, int]:
@@ -328,6 +334,19 @@ class Window:
         if self.matrix.dtype.kind not in "biufc" and values.is_text(self.matrix):
             raise InvalidArgumentError(f"the array holds texts; there are no numbers to {what}.", code="wrong-dtype",
                                        argument="array")  # fmt: skip
+
+
+def _pair(name: str, given: Any) -> tuple[Any, Any]:
+    """Two numbers."""
+    if (
+        not isinstance(given, list | tuple | np.ndarray)
+        or len(np.shape(given)) != 1
+        or len(given) != 2
+        or not all(isinstance(each, int | float | np.integer | np.floating) for each in given)
+    ):
+        raise InvalidArgumentError(f"{name} is {given!r}; it must be a pair of numbers.", code="invalid-argument",
+                                   argument=name, value=str(given))  # fmt: skip
+    return given[0], given[1]
 
 
 def _whole(name: str, value: Any) -> int:
@@ -368,6 +387,9 @@ def _equal(part: Array, wanted: Any) -> Array:
     if isinstance(wanted, str):
         raise InvalidArgumentError(f"{wanted!r} is a text, and the array holds numbers; search for a number.",
                                    code="wrong-dtype", argument="wanted", value=wanted)  # fmt: skip
+    if np.ndim(wanted) or not isinstance(wanted, int | float | complex | np.number | np.bool_):
+        raise InvalidArgumentError(f"wanted is {wanted!r}; search for one number.", code="wrong-dtype",
+                                   argument="wanted", value=str(wanted))  # fmt: skip
     if isinstance(wanted, float) and np.isnan(wanted):
         return np.asarray(np.isnan(part) if part.dtype.kind in "fc" else np.zeros(part.shape, bool))
     if part.dtype.kind == "f" and isinstance(wanted, float):

@@ -6,11 +6,25 @@ The layer holds the table and its settings. `_bags` reads the ids of a call, and
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from rowgrad._ops.combiners import COMBINERS, WITH_MAX
-from rowgrad.errors import InvalidArgumentError
-from rowgrad.keras._bags import NAME, Bags, front_end, read
+from rowgrad._runtime import dtypes
+from rowgrad._runtime.limits import available
+from rowgrad.errors import InvalidArgumentError, OutOfMemoryError
+from rowgrad.keras._bags import (
+    NAME,
+    Bags,
+    check_bits,
+    check_ids,
+    check_rank,
+    check_weights,
+    front_end,
+    read,
+    same_shape,
+)
+from rowgrad.keras._settings import whole
 
 
 @keras.saving.register_keras_serializable(package="rowgrad")
@@ -60,11 +74,12 @@ class EmbeddingBag(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        for name, size in (("input_dim", input_dim), ("output_dim", output_dim)):
-            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-                raise _wrong(name, f"{name} is {size!r}; it must be a whole number of 1 or more.", size)
-        if combiner not in WITH_MAX:
+        input_dim, output_dim = whole(NAME, "input_dim", input_dim), whole(NAME, "output_dim", output_dim)
+        if not isinstance(combiner, str) or combiner not in WITH_MAX:
             raise _wrong("combiner", f"combiner is {combiner!r}; it must be one of {', '.join(WITH_MAX)}.", combiner)
+        if not isinstance(mask_zero, bool | np.bool_):
+            raise _wrong("mask_zero", f"mask_zero is {mask_zero!r}; it must be True or False.", mask_zero)
+        mask_zero = bool(mask_zero)
         self.input_dim, self.output_dim, self.combiner, self.mask_zero = input_dim, output_dim, combiner, mask_zero
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         self.embeddings_regularizer = keras.regularizers.get(embeddings_regularizer)
@@ -72,6 +87,18 @@ class EmbeddingBag(keras.layers.Layer):
 
     def build(self, inputs_shape: Any = None, weights_shape: Any = None) -> None:
         """Make the table."""
+        # Frameworks do not all survive a table that is larger than the memory.
+        nbytes = self.input_dim * self.output_dim * dtypes.NUMPY[self.variable_dtype].itemsize
+        free = available()
+        if nbytes > free:
+            raise OutOfMemoryError(
+                f"the table of input_dim {self.input_dim} × output_dim {self.output_dim} takes {nbytes:,} bytes, and "
+                f"about {free:,} are free. Make it smaller, or use a table on disk (rowgrad.Table).",
+                code="out-of-memory",
+                argument="input_dim",
+                value=self.input_dim,
+                op=NAME,
+            )
         self.embeddings = self.add_weight(
             shape=(self.input_dim, self.output_dim),
             initializer=self.embeddings_initializer,
@@ -81,6 +108,11 @@ class EmbeddingBag(keras.layers.Layer):
             autocast=False,
         )
         self.built = True
+
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Pool; ids are looked at before Keras makes tensors of them, which JAX may do with 32 bits only."""
+        check_bits(inputs)
+        return super().__call__(inputs, *args, **kwargs)
 
     def call(self, inputs: Any, weights: Any = None) -> Any:
         """Pool."""
@@ -134,6 +166,11 @@ class EmbeddingBag(keras.layers.Layer):
 
     def compute_output_spec(self, inputs: Any, weights: Any = None) -> Any:
         """The same, with the type."""
+        check_rank(inputs.shape)
+        check_ids(inputs.dtype)
+        if weights is not None:
+            check_weights(weights.dtype)
+            same_shape(weights.shape, inputs.shape)
         return keras.KerasTensor(self.compute_output_shape(inputs.shape), dtype=self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:

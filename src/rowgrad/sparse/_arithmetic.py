@@ -12,7 +12,7 @@ from rowgrad._ops.broadcasting import one_axis
 from rowgrad._runtime import arrays
 from rowgrad._runtime.dtypes import FLOATS
 from rowgrad.errors import DTypeError, InvalidArgumentError
-from rowgrad.sparse._kinds import as_kind, functions, kind_of, module, plain
+from rowgrad.sparse._kinds import as_kind, functions, kind_of, module, plain, whole_numbers
 from rowgrad.sparse._tensor import SparseTensor, as_sparse, is_sparse, sizes_for
 
 
@@ -44,6 +44,20 @@ def add(a: Any, b: Any, threshold: float = 0) -> Any:
 
 def _like(value: Any, values: Any, real: bool = False) -> Any:
     """`value` in the type, or the real type, of `values`."""
+    try:
+        return _converted(value, values, real)
+    except (TypeError, ValueError, RuntimeError) as error:
+        name = str(values.dtype).removeprefix("torch.")
+        raise DTypeError(
+            f"a {type(value).__name__} cannot be made an array of {name}, the type of the sparse tensor's values: "
+            f"{str(error).splitlines()[0]}.",
+            code="wrong-dtype",
+            argument="b",
+            value=type(value).__name__,
+        ) from error
+
+
+def _converted(value: Any, values: Any, real: bool) -> Any:
     if kind_of(values) is arrays.TORCH:
         like = values.detach().real if real and values.is_complex() else values
         return module(values).as_tensor(value, dtype=like.dtype, device=values.device)
@@ -74,7 +88,7 @@ def minimum(sp_a: Any, sp_b: Any) -> SparseTensor:
 
 def _reduce(name: str, sp_input: Any, axis: Any, keepdims: bool, output_is_sparse: bool) -> Any:
     sp = as_sparse(sp_input)
-    axes = list(range(sp.ndim)) if axis is None else np.atleast_1d(plain(axis)).tolist()
+    axes = list(range(sp.ndim)) if axis is None else whole_numbers("axis", axis).tolist()
     axes = [one_axis("axis", each, sp.ndim) for each in axes]
     module_of = functions(sp.values)
     given = axes if module_of.__name__ != "rowgrad" else np.array(axes, np.int32)
@@ -119,7 +133,7 @@ def sparse_dense_matmul(sp_a: Any, b: Any, adjoint_a: bool = False, adjoint_b: b
     >>> rowgrad.sparse.sparse_dense_matmul(sp, [[1.0], [2.0]]).tolist()
     [[10.0], [0.0], [7.0]]
     """
-    if not is_sparse(sp_a):
+    if not is_sparse(sp_a) and is_sparse(b):
         return _transposed(sparse_dense_matmul(b, sp_a, not adjoint_b, not adjoint_a))
     sp = as_sparse(sp_a, "sp_a")
     dense = b if arrays.kind_of(b) is not None else _like(b, sp.values)
@@ -169,8 +183,9 @@ def sampled_addmm(indices: Any, values: Any, dense_shape: Any, mat1: Any, mat2: 
     left, right = (
         m if arrays.kind_of(m) is not None else as_kind(_like(m, sp.values), sp.values) for m in (mat1, mat2)
     )
-    wanted = (int(left.shape[-2]), int(right.shape[-1]))
-    if len(left.shape) != 2 or len(right.shape) != 2 or sp.dense_shape != wanted:
+    are_matrices = len(left.shape) == len(right.shape) == 2
+    wanted = (int(left.shape[-2]), int(right.shape[-1])) if are_matrices else ()
+    if not are_matrices or sp.dense_shape != wanted:
         raise InvalidArgumentError(
             f"dense_shape is {list(sp.dense_shape)}, but the product has shape {list(wanted)}; both must be "
             "matrices of that shape.",

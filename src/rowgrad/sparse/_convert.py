@@ -10,7 +10,7 @@ import numpy as np
 from rowgrad import raw_ops
 from rowgrad._ops import checks
 from rowgrad._runtime import arrays
-from rowgrad.errors import OutOfRangeError
+from rowgrad.errors import DTypeError, OutOfRangeError
 from rowgrad.sparse._kinds import as_kind, is_traced, kind_of, module, plain
 from rowgrad.sparse._tensor import SparseTensor, as_sparse
 
@@ -24,6 +24,9 @@ def from_dense(tensor: Any) -> SparseTensor:
     >>> rowgrad.sparse.from_dense([[0, 5], [7, 0]]).indices.tolist()
     [[0, 1], [1, 0]]
     """
+    if isinstance(tensor, SparseTensor):
+        raise DTypeError("tensor is sparse already; pass a dense one.", code="wrong-dtype", argument="tensor",
+                         value=type(tensor).__name__)  # fmt: skip
     if arrays.kind_of(tensor) is None:
         whole = plain(tensor)
         tensor = whole.astype(np.float32) if whole.dtype == np.float64 else whole
@@ -85,6 +88,11 @@ def to_indicator(sp_input: Any, vocab_size: int) -> Any:
     sp = as_sparse(sp_input)
     ids, indices = plain(sp.values), plain(sp.indices)
     limit = checks.count("vocab_size", vocab_size)
+    if ids.dtype.kind not in "iu":
+        raise DTypeError(
+            f"the values are {ids.dtype}; they must be ids, whole numbers.", code="wrong-dtype", argument="sp_input",
+            value=str(ids.dtype),
+        )  # fmt: skip
     wrong = np.flatnonzero((ids < 0) | (ids >= limit))
     if wrong.size:
         at = int(wrong[0])

@@ -12,8 +12,9 @@ from rowgrad._ops.results import RowGradient
 from rowgrad._ops.sparse_join import _joined
 from rowgrad._runtime import arrays
 from rowgrad._runtime.dtypes import NUMPY
-from rowgrad.errors import InvalidArgumentError
-from rowgrad.sparse._kinds import as_kind, functions, ids, kind_of, module, plain, take
+from rowgrad._runtime.memory import allocate
+from rowgrad.errors import DTypeError, InvalidArgumentError
+from rowgrad.sparse._kinds import as_kind, functions, ids, kind_of, module, plain, take, whole_numbers
 from rowgrad.sparse._tensor import SparseTensor, as_sparse, sizes_for
 
 
@@ -27,7 +28,7 @@ def reorder(sp_input: Any) -> SparseTensor:
 def reshape(sp_input: Any, shape: Any) -> SparseTensor:
     """The same entries in another shape of as many places; one length may be -1."""
     sp = as_sparse(sp_input)
-    wanted = np.atleast_1d(plain(shape)).astype(np.int64)
+    wanted = whole_numbers("shape", shape)
     found = raw_ops.SparseReshape(plain(sp.indices), np.array(sp.dense_shape, np.int64), wanted)
     return SparseTensor(_handed(found.output_indices, sp.values), sp.values, found.output_shape)
 
@@ -46,7 +47,7 @@ def transpose(sp_input: Any, perm: Sequence[int] | None = None) -> SparseTensor:
     [[0, 2], [1, 0]]
     """
     sp = as_sparse(sp_input)
-    order = list(range(sp.ndim))[::-1] if perm is None else [int(axis) for axis in plain(perm)]
+    order = list(range(sp.ndim))[::-1] if perm is None else whole_numbers("perm", perm).tolist()
     if sorted(order) != list(range(sp.ndim)):
         raise InvalidArgumentError(
             f"perm is {order}; it must have each of the {sp.ndim} dimensions once.",
@@ -77,7 +78,7 @@ def reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
         indices = plain(sp.indices)
         return SparseTensor(sp.indices, sp.values, (indices.max(axis=0) + 1 if len(indices) else
                                                     np.zeros(sp.ndim, np.int64)).tolist())  # fmt: skip
-    wanted = [int(size) for size in plain(new_shape)]
+    wanted = whole_numbers("new_shape", new_shape).tolist()
     checks.same_length("new_shape", len(wanted), "dense_shape", sp.ndim)
     if any(size < before for size, before in zip(wanted, sp.dense_shape, strict=True)):
         raise InvalidArgumentError(
@@ -110,7 +111,7 @@ def retain(sp_input: Any, to_retain: Any) -> SparseTensor:
 def slice(sp_input: Any, start: Any, size: Any) -> SparseTensor:
     """A window: the entries from `start` on, `size` in each dimension, counted from there."""
     sp = as_sparse(sp_input)
-    begin, length = (np.atleast_1d(plain(value)).astype(np.int64) for value in (start, size))
+    begin, length = whole_numbers("start", start), whole_numbers("size", size)
     as_given = list if functions(sp.values).__name__ != "rowgrad" else np.array
     found = functions(sp.values).sparse_slice(sp.indices, sp.values, sizes_for(sp), as_given(begin.tolist()),
                                               as_given(length.tolist()))  # fmt: skip
@@ -144,11 +145,15 @@ def concat(axis: int, sp_inputs: Sequence[Any], expand_nonconcat_dims: bool = Fa
     >>> rowgrad.sparse.concat(1, [sp, sp]).indices.tolist()
     [[0, 1], [0, 3]]
     """
-    tensors = [as_sparse(item, f"sp_inputs[{i}]") for i, item in enumerate(sp_inputs)]
-    if not tensors:
+    if not isinstance(sp_inputs, list | tuple) or not sp_inputs:
         raise InvalidArgumentError(
-            "sp_inputs is empty; pass one tensor or more.", code="not-a-list", argument="sp_inputs"
+            f"sp_inputs is {'empty' if isinstance(sp_inputs, list | tuple) else f'a {type(sp_inputs).__name__}'}; pass "
+            "a list of one tensor or more.",
+            code="not-a-list",
+            argument="sp_inputs",
+            value=type(sp_inputs).__name__,
         )
+    tensors = [as_sparse(item, f"sp_inputs[{i}]") for i, item in enumerate(sp_inputs)]
     shapes = [np.array(sp.dense_shape, np.int64) for sp in tensors]
     if expand_nonconcat_dims:
         longest = np.max(shapes, axis=0)
@@ -193,11 +198,12 @@ def eye(num_rows: int, num_columns: int | None = None, dtype: Any = "float32") -
     >>> rowgrad.sparse.eye(2, 3).to_dense().tolist()
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
     """
-    rows = checks.count("num_rows", int(num_rows))
-    columns = rows if num_columns is None else checks.count("num_columns", int(num_columns))
-    diagonal = np.arange(min(rows, columns))
+    rows = checks.count("num_rows", num_rows)
+    columns = rows if num_columns is None else checks.count("num_columns", num_columns)
+    entries = allocate((min(rows, columns), 2), np.int64, argument="num_rows")
+    entries[:] = np.arange(len(entries))[:, None]
     kind = NUMPY[dtype] if isinstance(dtype, str) else np.dtype(dtype)
-    return SparseTensor(np.stack([diagonal, diagonal], axis=1), np.ones(len(diagonal), kind), (rows, columns))
+    return SparseTensor(entries, np.ones(len(entries), kind), (rows, columns))
 
 
 def map_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> SparseTensor:
@@ -210,6 +216,11 @@ def map_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> SparseTenso
     >>> rowgrad.sparse.map_values(lambda x: x * 2, sp).values.tolist()
     [10.0, 14.0]
     """
+    if not callable(op):
+        raise DTypeError(
+            f"op is a {type(op).__name__}; it must be a function of values.", code="wrong-dtype", argument="op",
+            value=type(op).__name__,
+        )  # fmt: skip
     tensors = [item for item in (*args, *kwargs.values()) if isinstance(item, SparseTensor)]
     if not tensors:
         raise InvalidArgumentError("there is no SparseTensor among the arguments.", code="not-sparse", argument="args")
@@ -230,6 +241,11 @@ def map_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> SparseTenso
 
 def mask(a: Any, mask_indices: Any) -> RowGradient:
     """A compact gradient without the rows `mask_indices`; `a` is a `RowGradient`, or rows and their ids."""
+    if not isinstance(a, tuple) or len(a) != 2:
+        raise DTypeError(
+            f"a is a {type(a).__name__}; it must be a RowGradient, or rows and their ids.", code="wrong-dtype",
+            argument="a", value=type(a).__name__,
+        )  # fmt: skip
     rows, row_ids = a
     positions = np.flatnonzero(~np.isin(plain(row_ids), plain(mask_indices)))
     return RowGradient(take(rows, positions), take(ids(row_ids, rows), positions))

@@ -11,6 +11,9 @@ import numpy as np
 
 from rowgrad._runtime import arrays
 from rowgrad._runtime.dtypes import Array
+from rowgrad.errors import DTypeError
+
+LARGEST = 2**63 - 1
 
 
 def kind_of(*values: Any) -> arrays.Kind:
@@ -69,6 +72,20 @@ def _untraced(value: Any) -> Any:
     while hasattr(value, "primal"):
         value = value.primal
     return value
+
+
+def whole_numbers(name: str, value: Any) -> Array:
+    """A vector of sizes or axes, as int64; a single number is one of length 1."""
+    found = np.atleast_1d(plain(value))
+    found = found.astype(np.int64) if found.size == 0 else found
+    if found.dtype.kind not in "iu" or found.ndim != 1 or (found.dtype.kind == "u" and found.max() > LARGEST):
+        raise DTypeError(
+            f"{name} is {value!r}; it must be whole numbers of 64 bits, in one row.",
+            code="wrong-dtype",
+            argument=name,
+            value=str(value),
+        )
+    return found.astype(np.int64)
 
 
 def ids(value: Any, *like: Any) -> Any:

@@ -9,7 +9,7 @@ from rowgrad._ops.sparse_groups import outside, sizes_of
 from rowgrad._runtime import arrays, dtypes, notebooks
 from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import DTypeError, InvalidArgumentError
-from rowgrad.sparse._kinds import as_kind, functions, ids, kind_of, module, plain
+from rowgrad.sparse._kinds import LARGEST, as_kind, functions, ids, kind_of, module, plain
 
 SHOWN = 8  # entries that are printed before some are left out
 
@@ -43,8 +43,7 @@ class SparseTensor:
             values = _listed(values)
         self.values = values
         self.indices = ids(indices, values)
-        shape = dense_shape if isinstance(dense_shape, tuple | list) else plain(dense_shape).tolist()
-        self.dense_shape = tuple(int(size) for size in shape)
+        self.dense_shape = _sizes(dense_shape)
         found = tuple(self.indices.shape)
         if len(found) == 1 and found[0] == 0:
             self.indices = self.indices.reshape(0, len(self.dense_shape))
@@ -148,9 +147,15 @@ class SparseTensor:
         """A sparse tensor of PyTorch, ``coo`` or ``csr``; gradients pass to values that are PyTorch's."""
         import torch
 
-        values = self.values if kind_of(self.values) is arrays.TORCH else torch.as_tensor(plain(self.values))
-        indices = as_kind(plain(self.indices), values)
-        made = torch.sparse_coo_tensor(indices.t(), values, self.dense_shape, check_invariants=True)
+        try:
+            values = self.values if kind_of(self.values) is arrays.TORCH else torch.as_tensor(plain(self.values))
+            indices = as_kind(plain(self.indices), values)
+            made = torch.sparse_coo_tensor(indices.t(), values, self.dense_shape, check_invariants=True)
+        except (RuntimeError, TypeError) as error:
+            raise InvalidArgumentError(
+                f"PyTorch makes no sparse tensor of these entries: {str(error).splitlines()[0]}.",
+                code="bad-entries", argument="dense_shape", value=self.dense_shape,
+            ) from error  # fmt: skip
         return made if layout == "coo" else made.coalesce().to_sparse_csr()
 
     def to_jax(self) -> Any:
@@ -247,6 +252,21 @@ def as_sparse(value: Any, name: str = "sp_input") -> SparseTensor:
         argument=name,
         value=type(value).__name__,
     )
+
+
+def _sizes(dense_shape: Any) -> tuple[int, ...]:
+    """The lengths of the dimensions, as Python's numbers."""
+    shape = dense_shape if isinstance(dense_shape, tuple | list) else plain(dense_shape).tolist()
+    try:
+        found = tuple(int(size) for size in shape)
+    except (TypeError, ValueError, OverflowError):
+        found = (-1,)
+    if not all(0 <= size <= LARGEST for size in found):
+        raise InvalidArgumentError(
+            f"dense_shape is {dense_shape!r}; it must have a whole number from 0 to 2**63 - 1 for each dimension.",
+            code="bad-shape", argument="dense_shape", value=str(dense_shape),
+        )  # fmt: skip
+    return found
 
 
 def is_sparse(value: Any) -> bool:

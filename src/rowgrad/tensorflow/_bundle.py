@@ -17,6 +17,7 @@ import numpy as np
 from rowgrad._runtime import dtypes, memory
 from rowgrad._runtime.checksums import crc32c, masked
 from rowgrad._runtime.dtypes import Array
+from rowgrad._runtime.files.regular import open_regular
 from rowgrad.errors import FileError
 from rowgrad.tensorflow._protobuf import Damage, Message, decoded, varint
 from rowgrad.tensorflow._sstable import Extent, items, slice_key
@@ -213,7 +214,7 @@ class Bundle:
     def _bytes(self, entry: Entry) -> memoryview:
         """Where a tensor is stored. The files are mapped when they are first needed, and stay so."""
         if entry.shard not in self._maps:
-            with open(self._shard(entry.shard), "rb") as file:
+            with open_regular(self._shard(entry.shard)) as file:
                 size = os.fstat(file.fileno()).st_size
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
             self._maps[entry.shard] = memoryview(mapped)
@@ -251,7 +252,7 @@ def _known(entry: Entry, key: str) -> "np.dtype[Any]":
 
 
 def _content(path: Path) -> bytes:
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         if os.fstat(file.fileno()).st_size > MOST_INDEX:
             raise Damage("it is larger than any index")
         return file.read()

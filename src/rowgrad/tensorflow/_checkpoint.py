@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rowgrad._runtime.dtypes import Array
-from rowgrad.errors import FileError, InvalidArgumentError
+from rowgrad._runtime.files.regular import open_regular
+from rowgrad.errors import DTypeError, FileError, InvalidArgumentError, RowgradError
 from rowgrad.tensorflow import _names as naming
 from rowgrad.tensorflow._bundle import Bundle, damaged, numpy_type
 from rowgrad.tensorflow._names import Name
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from rowgrad.optim import Optimizer
 
 KERAS_FILES = (".keras", ".h5", ".hdf5")
+MOST_STATE = 1 << 20  # bytes of a file `checkpoint` that are read
 
 
 class Variable(NamedTuple):
@@ -212,16 +214,29 @@ def load_checkpoint(path: str | os.PathLike[str], *, verify: bool = False) -> Ch
         There is no such checkpoint, or it is damaged (code ``damaged-checkpoint``): the message tells which file and,
         if it is not the index, which variable. Keras' files have no checksums of their own.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise DTypeError(
+            f"path is a {type(path).__name__}; pass a path as text, or pathlib's.",
+            code="wrong-dtype", argument="path", value=type(path).__name__,
+        )  # fmt: skip
     found = Path(path)
-    if found.suffix.lower() in KERAS_FILES and not found.is_dir():
-        from rowgrad.tensorflow._keras_files import open_keras
-
-        checkpoint = open_keras(found)
-    else:
-        checkpoint = _open_bundle(_prefix(found))
+    try:
+        checkpoint = _open(found)
+    except (OSError, ValueError) as error:  # names that no file can have, folders that may not be read
+        if isinstance(error, RowgradError):
+            raise
+        raise FileError(f"{found} cannot be read: {error}.", code="no-such-file", argument="path") from error
     if verify:
         checkpoint.verify()
     return checkpoint
+
+
+def _open(found: Path) -> Checkpoint:
+    if found.suffix.lower() in KERAS_FILES and not found.is_dir():
+        from rowgrad.tensorflow._keras_files import open_keras
+
+        return open_keras(found)
+    return _open_bundle(_prefix(found))
 
 
 def _open_bundle(prefix: Path) -> Checkpoint:
@@ -276,7 +291,9 @@ def _prefix(path: Path) -> Path:
 def _latest(folder: Path) -> Path:
     """The checkpoint that the file `checkpoint` names; one that was moved with its folder is found there."""
     state = folder / "checkpoint"
-    found = re.search(rb'^model_checkpoint_path: "((?:[^"\\]|\\.)*)"', state.read_bytes(), re.MULTILINE)
+    with open_regular(state) as file:
+        text = file.read(MOST_STATE)
+    found = re.search(rb'^model_checkpoint_path: "((?:[^"\\]|\\.)*)"', text, re.MULTILINE)
     if found is None:
         raise damaged(f"{state}: it does not name the latest checkpoint.")
     escaped = re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8) & 255]), found[1])

@@ -47,6 +47,13 @@ def read(
     if input.is_nested:
         _refuse_beside("nested", offsets, segment_ids, num_bags)
         return _read_jagged(input, per_sample_weights)
+    if per_sample_weights is not None and not isinstance(per_sample_weights, Tensor):
+        raise DTypeError(
+            f"per_sample_weights is a {type(per_sample_weights).__name__}; it must be a tensor.",
+            code="wrong-dtype",
+            argument="per_sample_weights",
+            value=type(per_sample_weights).__name__,
+        )
     if per_sample_weights is not None and per_sample_weights.shape != input.shape:
         raise InvalidArgumentError(
             f"per_sample_weights has shape {list(per_sample_weights.shape)}, but input has {list(input.shape)}; each "
@@ -238,6 +245,13 @@ def _read_segments(input: Tensor, segment_ids: Tensor, weights: Tensor | None, n
         )
     if num_bags is None:
         num_bags = int(segment_ids[-1]) + 1 if segment_ids.numel() else 0
+    if isinstance(num_bags, bool) or not isinstance(num_bags, int | torch.SymInt):
+        raise InvalidArgumentError(
+            f"num_bags is {num_bags!r}; it must be a whole number.",
+            code="wrong-argument",
+            argument="num_bags",
+            value=str(num_bags),
+        )
     return Bags(input, segment_ids, num_bags, weights)
 
 

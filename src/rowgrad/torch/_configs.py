@@ -1,7 +1,7 @@
 """`EmbeddingBagConfig`: what a table of a collection is, with TorchRec's names; its settings, checked."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rowgrad._ops import combiners
+from rowgrad._runtime.texts import is_text
 from rowgrad.errors import DTypeError, InvalidArgumentError
 from rowgrad.optim import Optimizer
 from rowgrad.torch._settings import size
@@ -57,7 +58,13 @@ class EmbeddingBagConfig:
     init_fn: Callable[[Tensor], Any] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name or "." in self.name or hasattr(nn.ModuleDict(), self.name):
+        if (
+            not isinstance(self.name, str)
+            or not is_text(self.name)
+            or not self.name
+            or "." in self.name
+            or (hasattr(nn.ModuleDict(), self.name))
+        ):
             raise InvalidArgumentError(
                 f"name is {self.name!r}; it must be a text without dots that is no attribute of torch.nn.ModuleDict, "
                 "as 'items' and 'type' are. Rename the table.",
@@ -74,7 +81,15 @@ class EmbeddingBagConfig:
                 argument="feature_names",
                 value=self.feature_names,
             )
-        self.feature_names = list(self.feature_names) or [self.name]
+        names = list(self.feature_names) if isinstance(self.feature_names, Iterable) else [None]
+        if not all(isinstance(name, str) for name in names):
+            raise DTypeError(
+                f"feature_names is {self.feature_names!r}; it must be a list of names.",
+                code="wrong-dtype",
+                argument="feature_names",
+                value=str(self.feature_names),
+            )
+        self.feature_names = names or [self.name]
         pooling = getattr(self.pooling, "value", self.pooling)
         self.pooling = pooling.lower() if isinstance(pooling, str) else pooling
         combiners.check(self.pooling)
@@ -86,6 +101,35 @@ class EmbeddingBagConfig:
                 code="wrong-dtype",
                 argument="data_type",
                 value=str(self.data_type),
+            )
+
+        self._check_beginning()
+
+    def _check_beginning(self) -> None:
+        """What a new table is filled with."""
+        if not (self.init_fn is None or callable(self.init_fn)):
+            raise DTypeError(
+                f"init_fn is {self.init_fn!r}; it must be a function that fills a tensor, or None.",
+                code="wrong-dtype",
+                argument="init_fn",
+                value=str(self.init_fn),
+            )
+        for name in ("weight_init_min", "weight_init_max"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int | float) and math.isfinite(value)):
+                raise InvalidArgumentError(
+                    f"{name} is {value!r}; it must be a finite number.",
+                    code="wrong-argument",
+                    argument=name,
+                    value=str(value),
+                )
+        if self.get_weight_init_min() > self.get_weight_init_max():
+            raise InvalidArgumentError(
+                f"weight_init_min is {self.get_weight_init_min():g}, above weight_init_max, "
+                f"{self.get_weight_init_max():g}. Give both.",
+                code="wrong-argument",
+                argument="weight_init_min",
+                value=self.weight_init_min,
             )
 
     def num_features(self) -> int:
@@ -114,6 +158,13 @@ class EmbeddingBagConfig:
 
 def checked(tables: Sequence[Any]) -> list[EmbeddingBagConfig]:
     """The tables of a collection; those of TorchRec, recognised by their attributes, as rowgrad's."""
+    if isinstance(tables, str | Mapping) or not isinstance(tables, Iterable):
+        raise DTypeError(
+            f"tables is a {type(tables).__name__}; pass a list of EmbeddingBagConfig.",
+            code="wrong-dtype",
+            argument="tables",
+            value=type(tables).__name__,
+        )
     found: list[EmbeddingBagConfig] = []
     for i, table in enumerate(tables):
         if not isinstance(table, EmbeddingBagConfig):

@@ -187,6 +187,14 @@ def _one(name: str, given: Any, weighted: bool) -> _Bags:
 
 
 def _check_type(place: str, ids: Tensor) -> None:
+    if ids.layout is not torch.strided:
+        raise InvalidArgumentError(
+            f"{place} has the layout {ids.layout}; a matrix of ids is dense. Pass (ids, offsets) for bags of different "
+            "lengths.",
+            code="wrong-layout",
+            argument=place,
+            value=str(ids.layout),
+        )
     if ids.dtype not in INTEGERS:
         check_vector(f"{place}, its ids,", ids.reshape(-1), INTEGERS)
 

@@ -10,7 +10,7 @@ import naive
 from golden import assert_same
 from rowgrad.blocks import Page, Session, explain, uses
 from rowgrad.blocks._explain import calls
-from rowgrad.errors import OutOfRangeError, PageError
+from rowgrad.errors import OutOfRangeError, PageError, RowgradError
 
 GRAD = [[1.0, -2.0], [3.5, 4.0], [0.25, 6.0]]
 FIVE: dict[str, dict[str, Any]] = {
@@ -138,9 +138,18 @@ def test_wrong_questions() -> None:
     with pytest.raises(PageError, match=r"it has no results to explain: waiting. Run it first"):
         explain(session, "g", (0, 0))
     session.run().raise_first()
-    for index in [(0,), (5, 0), (-1, 0), (0, 0, 0), (True, 0), (0.5, 0)]:
+    for index in [(0,), (5, 0), (-1, 0), (0, 0, 0), (True, 0), (0.5, 0), None, object(), "00"]:
         with pytest.raises(OutOfRangeError, match=r"index is .*, and g:output has shape \[5, 2\]"):
             explain(session, "g", index)  # type: ignore[arg-type]
+    found = explain(session, "r", (0, 0))
+    with pytest.raises(RowgradError, match="session is a Page; pass the Session"):
+        explain(page, "g", (0, 0))  # type: ignore[arg-type]
+    for part in (99, 2**70, None):
+        with pytest.raises(OutOfRangeError, match="part is"):
+            found.back(part)  # type: ignore[arg-type]
+    with pytest.raises(RowgradError, match="depth is -1"):
+        found.chain(-1)
+    assert len(found.chain(2**70)) > 1  # ends with the last element, whatever the depth
     page.change("g", indices=[1, 2, 0, 3])
     with pytest.raises(PageError, match=r"the page has changed since it ran\. Run it again"):
         explain(session, "r", (0, 0))

@@ -1,11 +1,14 @@
 """Data sets of files: every row once, in one order for all workers and ranks, stopped and resumed anywhere."""
 
+import os
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 
+from damage import damaged
 from optional import framework
 
 torch = framework("torch")
@@ -157,6 +160,16 @@ def test_other_wrong_arguments(folder: Path) -> None:
     for argument, call in (
         ("rank", lambda: JaggedDataset(folder, ["items"], batch_size=3, rank="0", world_size=2)),
         ("epoch", lambda: data.set_epoch("first")),
+        ("epoch", lambda: data.set_epoch(-1)),
+        ("seed", lambda: JaggedDataset(folder, ["items"], batch_size=3, seed="x")),
+        ("seed", lambda: JaggedDataset(folder, ["items"], batch_size=3, seed=-1)),
+        *(("features", lambda given=given: JaggedDataset(folder, given, batch_size=3))
+          for given in (None, 5, "items", [], [["items"]], {"a": ["items"]}, {1: "items"})),
+        *(("columns", lambda given=given: JaggedDataset(folder, ["items"], batch_size=3, columns=given))
+          for given in (None, 5, "items", [["items"]])),
+        *(("state", lambda state=state, owner=owner: owner.load_state_dict({**loader.state_dict(), **state}))
+          for state in ({"rows": {"x": 1}}, {"rows": {0: -1}}, {"rows": {0: None}}, {"epoch": "x"}, {"epoch": None},
+                        {"epoch": -1}, {"turn": []}) for owner in (data, loader)),
         ("dataset", lambda: JaggedLoader([1, 2])),
         ("num_workers", lambda: JaggedLoader(data, num_workers=-1)),
         ("num_workers", lambda: JaggedLoader(data, num_workers=1.5)),
@@ -166,3 +179,28 @@ def test_other_wrong_arguments(folder: Path) -> None:
         with pytest.raises(rowgrad.InvalidArgumentError) as found:
             call()
         assert found.value.argument == argument
+
+
+def test_a_pipe_keeps_nobody_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "rows.parquet")
+    for files in (tmp_path / "rows.parquet", tmp_path):
+        with pytest.raises(rowgrad.RowgradError, match="is a pipe or a device"):
+            JaggedDataset(files, ["items"], batch_size=3)
+
+
+def test_damaged_files_are_refused_by_name(tmp_path: Path) -> None:
+    random, refused = Random(1), 0
+    table = pa.table({"items": [[1, 2], [3], []], "label": [0.0, 1.0, 0.0]})
+    pa.parquet.write_table(table, tmp_path / "a.parquet")
+    pa.feather.write_feather(table, str(tmp_path / "a.arrow"), compression="uncompressed")
+    for file in (tmp_path / "a.parquet", tmp_path / "a.arrow"):
+        data = file.read_bytes()
+        for number in range(200):
+            other = tmp_path / f"{number}{file.suffix}"  # a file that is mapped is not written to
+            other.write_bytes(damaged(random, data))
+            try:
+                list(JaggedDataset(other, ["items"], batch_size=2, columns=["label"]))
+            except rowgrad.RowgradError:
+                refused += 1
+            other.unlink()
+    assert refused > 50

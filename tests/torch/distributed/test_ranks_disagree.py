@@ -10,7 +10,8 @@ torch = framework("torch")
 import torch.distributed as dist  # noqa: E402
 
 from rowgrad import RowgradError, optim  # noqa: E402
-from rowgrad.torch.distributed import ShardedEmbeddingBag  # noqa: E402
+from rowgrad.torch import EmbeddingBagConfig  # noqa: E402
+from rowgrad.torch.distributed import Planner, ShardedEmbeddingBag, ShardedEmbeddingBagCollection  # noqa: E402
 
 
 def made(group, wrong):
@@ -54,6 +55,80 @@ def test_settings_that_one_rank_refuses(ranks):
         ("InvalidArgumentError", "bad-combiner"),
         ("PeerError", "peer-refused"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "own"),
+    [
+        ({"combiner": []}, ("InvalidArgumentError", "bad-combiner")),
+        ({"seed": "x"}, ("InvalidArgumentError", "wrong-argument")),
+        ({"fused_optimizer": {}}, ("DTypeError", "wrong-dtype")),
+        ({"_weight": [[1.0] * 3] * 10}, ("DTypeError", "wrong-dtype")),
+        ({"_weight": torch.ones(10, 3).to_sparse()}, ("InvalidArgumentError", "wrong-layout")),
+        ({"padding_idx": "x"}, ("InvalidArgumentError", "index-out-of-range")),
+        ({"num_embeddings": 2**50}, ("OutOfMemoryError", "out-of-memory")),
+        ({"embedding_dim": 2**63}, ("InvalidArgumentError", "too-large")),
+        ({"exact": torch.tensor([True, False])}, ("InvalidArgumentError", "wrong-argument")),
+    ],
+    ids=["combiner", "seed", "optimizer", "list", "sparse", "padding", "memory", "columns", "flag"],
+)
+def test_arguments_of_a_wrong_kind_on_one_rank(ranks, wrong, own):
+    """The other ranks are told, and do not wait for one that has raised."""
+    found = ranks.run(2, made, wrong)
+    assert [kind[:2] for kind in found] == [("PeerError", "peer-refused"), own]
+
+
+def given_what_is_no_batch(group):
+    """What comes of inputs that PyTorch itself refuses, on rank 1, and of the layers afterwards."""
+    rank, found = dist.get_rank(group), []
+    bag = ShardedEmbeddingBag(10, 3, group=group)
+    collection = ShardedEmbeddingBagCollection([EmbeddingBagConfig("a", 10, 3)], group=group, placement="row")
+    good = torch.tensor([[1, 2]])
+
+    def attempt(call):
+        try:
+            call()
+        except RowgradError as error:
+            found.append((type(error).__name__, error.code))
+
+    for wrong in (good.to_sparse(), "x", good.to("meta")):
+        attempt(lambda wrong=wrong: bag(wrong if rank else good))
+        attempt(lambda wrong=wrong: collection({"a": wrong if rank else good}))
+    attempt(lambda: bag(good, None, "x" if rank else None))
+    attempt(lambda: bag(good[0], segment_ids=torch.tensor([0, 2**62 if rank else 0])))
+    attempt(lambda: bag(good[0], segment_ids=torch.tensor([0, 0]), num_bags="x" if rank else 1))
+    assert bag(good).shape == collection({"a": good}).values().shape == (1, 3)
+    return found
+
+
+def test_inputs_that_are_no_batch_on_one_rank(ranks):
+    told, own = ranks.run(2, given_what_is_no_batch)
+    assert told == [("PeerError", "peer-refused")] * 9
+    assert len(own) == 9 and all(kind != "PeerError" for kind, _ in own)
+
+
+def test_whole_tables_of_a_wrong_kind(ranks):
+    ranks.run(1, refuses_tables)
+
+
+def refuses_tables(group):
+    collection = ShardedEmbeddingBagCollection([EmbeddingBagConfig("a", 10, 3)], group=group)
+    for tables in (None, {"a": [[1.0] * 3] * 10}, {"a": torch.ones(10, 3, device="meta")}, {"a": torch.ones(3, 10)}):
+        with pytest.raises(RowgradError, match="tables"):
+            collection.load_tables(tables)
+    for rank in (1, -1, "x", True):
+        with pytest.raises(RowgradError, match=r"rank is .*; allowed: None, for all ranks, or 0 to 0"):
+            collection.gather_tables(rank=rank)
+    with pytest.raises(RowgradError, match="names is 3"):
+        collection.gather_tables(3)
+    for timeout in ("x", float("inf"), float("nan"), 1e300, True):
+        with pytest.raises(RowgradError, match="timeout is"):
+            ShardedEmbeddingBag(4, 2, timeout=timeout)
+    for settings in ({"bags": "x"}, {"memory": float("nan")}, {"placement": "row"}):
+        with pytest.raises(RowgradError, match=rf"{next(iter(settings))} is"):
+            Planner(**settings)
+    with pytest.raises(RowgradError, match="group is 'x'; it must be a process group"):
+        ShardedEmbeddingBag(4, 2, group="x")
 
 
 def called(group, ids, bags, no_grad):

@@ -5,7 +5,7 @@ every rank takes a range of that order; ranges differ by one row at most, so tha
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -82,10 +82,14 @@ class JaggedDataset(IterableDataset[Batch]):
         super().__init__()
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
             raise _wrong("batch_size", f"batch_size is {batch_size!r}; it must be a whole number of 1 or more.")
-        if isinstance(features, str) or not features:
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise _wrong("seed", f"seed is {seed!r}; it must be a whole number of 0 or more.")
+        names = _names("features", features)
+        self.features = dict(zip(names, _names("features", features.values()), strict=True)) if isinstance(
+            features, Mapping) else {name: name for name in names}  # fmt: skip
+        if not self.features:
             raise _wrong("features", f"features is {features!r}; it must be a list of columns, or a dict to them.")
-        self.features = dict(features) if isinstance(features, Mapping) else {name: name for name in features}
-        self.columns, self.batch_size = list(columns), batch_size
+        self.columns, self.batch_size = _names("columns", columns), batch_size
         self.shuffle, self.seed, self.drop_last = shuffle, seed, drop_last
         self.rank, self.world_size = _place(rank, world_size)
         self.epoch = 0
@@ -99,8 +103,8 @@ class JaggedDataset(IterableDataset[Batch]):
 
     def set_epoch(self, epoch: int) -> None:
         """Begin an epoch: shuffled rows come in an order of its own."""
-        if isinstance(epoch, bool) or not isinstance(epoch, int):
-            raise _wrong("epoch", f"epoch is {epoch!r}; it must be a whole number.")
+        if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
+            raise _wrong("epoch", f"epoch is {epoch!r}; it must be a whole number of 0 or more.")
         self.epoch, self._given, self._turn = epoch, {}, 0
 
     def rows_of(self, worker: int, workers: int) -> tuple[int, int]:
@@ -126,8 +130,8 @@ class JaggedDataset(IterableDataset[Batch]):
                 )
         if not isinstance(state.get("rows"), Mapping):
             raise _wrong("state", "state has no rows; it must be what `state_dict` gave.")
-        self.epoch, self._given = int(state["epoch"]), {int(k): int(v) for k, v in state["rows"].items()}
-        self._turn = int(state["turn"])
+        rows = {_count(worker): _count(given) for worker, given in state["rows"].items()}
+        self.epoch, self._given, self._turn = _count(state.get("epoch")), rows, _count(state.get("turn"))
 
     def _identity(self) -> dict[str, Any]:
         """What an order of rows, and a range of it, depend on."""
@@ -247,6 +251,23 @@ def _numbers(piece: Piece, name: str, column: Any) -> Array:
         )
     # A copy where pyarrow lends read-only memory: PyTorch's tensors can be written to.
     return np.array(column.to_numpy())
+
+
+def _names(argument: str, given: Any) -> list[str]:
+    """A list of names of columns."""
+    names = [None] if isinstance(given, str | bytes) or not isinstance(given, Iterable) else list(given)
+    if not all(isinstance(name, str) for name in names):
+        kind = "a list of columns, or a dict to them" if argument == "features" else "a list of columns"
+        raise _wrong(argument, f"{argument} is {given!r}; it must be {kind}.")
+    return [str(name) for name in names]
+
+
+def _count(value: Any) -> int:
+    """A number of a position; JSON makes texts of the keys of dicts."""
+    number = int(value) if isinstance(value, str) and value.isdecimal() else value
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        raise _wrong("state", f"state has {value!r} for a count; it must be what `state_dict` gave.")
+    return number
 
 
 def check_state(state: Any) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rowgrad._runtime.files.regular import open_regular
 from rowgrad.errors import InvalidArgumentError
 
 SUFFIXES = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
@@ -92,6 +93,7 @@ def read(piece: Piece, columns: Sequence[str], *, is_alone: bool) -> Any:
         else:
             opened = arrow().ipc.open_file(arrow().memory_map(piece.file))
             table = arrow().Table.from_batches([opened.get_batch(piece.number)]).select(list(columns))
+            table.validate(full=True)  # what is mapped is believed: lengths and offsets may lead out of it
     if table.num_rows != piece.rows:
         raise InvalidArgumentError(
             f"{piece.file} has {table.num_rows} rows in its part {piece.number}, but had {piece.rows} when the data "
@@ -104,7 +106,7 @@ def read(piece: Piece, columns: Sequence[str], *, is_alone: bool) -> Any:
 
 
 def _is_parquet(file: str) -> bool:
-    with open(file, "rb") as opened:
+    with open_regular(file) as opened:
         return opened.read(4) == b"PAR1"
 
 
@@ -118,7 +120,8 @@ class _named:
         pass
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if isinstance(error, arrow().ArrowException | OSError) and not isinstance(error, FileNotFoundError):
+        wrong = arrow().ArrowException | OSError | UnicodeError
+        if isinstance(error, wrong) and not isinstance(error, FileNotFoundError):
             raise InvalidArgumentError(
                 f"{self._file} cannot be read as Parquet or as an Arrow file: {error}. Write it again, or leave it "
                 "out; Arrow streams have to be written as files.",

@@ -74,7 +74,7 @@ class JaggedLoader:
                 op="JaggedLoader",
             )
         self.dataset.load_state_dict(state)
-        self._rows, self._turn = {int(k): int(v) for k, v in state["rows"].items()}, int(state["turn"])
+        self._rows, self._turn = dict(self.dataset._given), self.dataset._turn
 
     def __iter__(self) -> Iterator[Batch]:
         dataset, workers = self.dataset, max(self.num_workers, 1)

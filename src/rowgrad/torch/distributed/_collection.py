@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rowgrad._ops import checks
 from rowgrad._runtime.limits import available
-from rowgrad.errors import InvalidArgumentError, RowgradError
+from rowgrad.errors import DTypeError, InvalidArgumentError, RowgradError
 from rowgrad.torch import _configs as configs
 from rowgrad.torch import _features as features_of
 from rowgrad.torch import _wrapping
@@ -18,10 +18,12 @@ from rowgrad.torch._bags import is_plain, segment_ids_of
 from rowgrad.torch._collection import EmbeddingBagCollection
 from rowgrad.torch._fused_optimizer import FusedOptimizer
 from rowgrad.torch._keyed import KeyedTensor, keyed
+from rowgrad.torch._settings import check_memory, readable, whole
 from rowgrad.torch.distributed import _collection_state as collection_state
 from rowgrad.torch.distributed._collection_pass import factors_for, look_up
 from rowgrad.torch.distributed._collection_request import CollectionRequest
 from rowgrad.torch.distributed._draws import draw
+from rowgrad.torch.distributed._errors import refusal
 from rowgrad.torch.distributed._exchange import Exchange
 from rowgrad.torch.distributed._machinery import Machinery
 from rowgrad.torch.distributed._message import Wrong
@@ -122,22 +124,26 @@ class ShardedEmbeddingBagCollection(EmbeddingBagCollection):
         try:
             super().__init__(tables, is_weighted, "meta", fused_optimizer=fused_optimizer, sparse=sparse)
             _check_tables(self._configs)
-        except RowgradError as wrong:
-            error = wrong
+        except Exception as wrong:
+            error = refusal(wrong)
             torch.nn.Module.__init__(self)
-        self.exchange, self.exact, self.seed = exchange, bool(exact), seed
-        self.gradient_average = bool(gradient_average)
+        self.exchange = exchange
         self._plan = Plan((), exchange.size)
         room = exchange.share_memory(available() * FREE)
-        optimizers = []
+        optimizers, settings = [], dict.fromkeys(SETTINGS, 0)
         if error is None:
             try:
+                self.seed, self.exact, self.gradient_average = whole("seed", seed), bool(exact), bool(gradient_average)
                 optimizers = configs.optimizers_of(fused_optimizer, self._configs)
                 self._plan = _planned(placement, self._configs, optimizers, exchange.size, room)
                 check(self._plan, optimizers)
-            except RowgradError as wrong:
-                error = wrong
-        exchange.compare(dict.fromkeys(SETTINGS, 0) if error else self._settings(is_weighted, optimizers), error)
+                held = [shard.rows * shard.columns * placed.table.data_type.itemsize
+                        for placed in self._plan.tables if (shard := placed.on(exchange.rank)) is not None]  # fmt: skip
+                check_memory(sum(held), available())
+                settings = self._settings(is_weighted, optimizers)
+            except Exception as wrong:
+                error = refusal(wrong)
+        exchange.compare(settings, error)
         for placed, optimizer in zip(self._plan.tables, optimizers, strict=True):
             shard, table = placed.on(exchange.rank), placed.table
             rows, columns = (0, table.embedding_dim) if shard is None else (shard.rows, shard.columns)
@@ -225,8 +231,8 @@ class ShardedEmbeddingBagCollection(EmbeddingBagCollection):
         error, given = None, None
         try:
             given = self._read(features)
-        except RowgradError as wrong:
-            error = wrong
+        except Exception as wrong:
+            error = refusal(wrong)
         try:
             return self._machinery.request(given, error)
         except Wrong:
@@ -284,9 +290,17 @@ class ShardedEmbeddingBagCollection(EmbeddingBagCollection):
 
     def load_tables(self, tables: Mapping[str, Tensor]) -> None:
         """Take this rank's rows and columns from whole tables, by name; others stay as they are."""
+        if not isinstance(tables, Mapping):
+            raise DTypeError(
+                f"tables is a {type(tables).__name__}; pass a dict of table name to tensor.",
+                code="wrong-dtype",
+                argument="tables",
+                value=type(tables).__name__,
+            )
         for name, table in tables.items():
             placed = collection_state.placed_of(self, name, "tables")
             config = placed.table
+            readable(f"tables[{name!r}]", table)
             if tuple(table.shape) != (config.num_embeddings, config.embedding_dim):
                 raise InvalidArgumentError(
                     f"tables[{name!r}] has shape {list(table.shape)}; the table has "

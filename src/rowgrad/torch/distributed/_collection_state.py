@@ -37,7 +37,12 @@ def placed_of(collection: Any, name: str, argument: str) -> Placed:
 def gathered(collection: Any, names: Sequence[str] | None, rank: int | None) -> dict[str, Tensor]:
     """Whole tables, on all ranks or on one."""
     exchange = collection.exchange
-    names = list(collection.embedding_bags) if names is None else list(names)
+    if not (names is None or isinstance(names, Sequence)):
+        raise InvalidArgumentError(
+            f"names is {names!r}; it must be a list of tables.", code="wrong-argument", argument="names", value=names
+        )
+    exchange.check_rank(rank)
+    names = list(collection.embedding_bags) if names is None else [names] if isinstance(names, str) else list(names)
     tables = [placed_of(collection, name, "names") for name in names]
     if exchange.size == 1:
         return {name: collection.embedding_bags[name].weight.detach().clone() for name in names}

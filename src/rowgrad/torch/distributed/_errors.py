@@ -1,6 +1,6 @@
 """What goes wrong between processes: a rank that does not answer, and ranks that do not agree."""
 
-from rowgrad.errors import RowgradError
+from rowgrad.errors import InvalidArgumentError, OutOfMemoryError, RowgradError
 
 
 class CommunicationError(RowgradError, RuntimeError):
@@ -19,3 +19,20 @@ class PeerError(RowgradError, RuntimeError):
     """
 
     code = "peer-refused"
+
+
+def refusal(wrong: Exception) -> RowgradError:
+    """The error that a rank tells the others of: `wrong`, or, where another library raised it, one that quotes it.
+
+    The others would wait for a rank that raises without telling them.
+    """
+    if isinstance(wrong, RowgradError):
+        return wrong
+    is_memory = isinstance(wrong, MemoryError)
+    text = (str(wrong).splitlines() or [""])[0].rstrip(".")
+    error = (OutOfMemoryError if is_memory else InvalidArgumentError)(
+        f"an argument cannot be used: {type(wrong).__name__}: {text}.",
+        code="out-of-memory" if is_memory else "wrong-argument",
+    )
+    error.__cause__ = wrong
+    return error

@@ -30,6 +30,7 @@ FINE, REFUSED = 0, -1
 HEADER = 7  # whole numbers: how it stands, the place, the layer, the call, and three that the caller chooses
 NOTHING = (0, 0, 0)
 COLLECTION = 1  # in the place of a call, where a collection is made
+LONGEST = 366 * 24 * 3600  # seconds
 
 
 class Place(IntEnum):
@@ -118,6 +119,14 @@ class Exchange:
                 "one process is enough.",
                 code="no-process-group",
                 argument="group",
+            )
+        outside = dist.GroupMember.NON_GROUP_MEMBER
+        if not (group is None or group is outside or isinstance(group, dist.ProcessGroup)):
+            raise InvalidArgumentError(
+                f"group is {group!r}; it must be a process group, as torch.distributed.new_group makes them, or None.",
+                code="wrong-argument",
+                argument="group",
+                value=str(group),
             )
         self.group = _timed(group, timeout)
         self.rank = dist.get_rank(self.group)
@@ -285,6 +294,16 @@ class Exchange:
         bytes_ = self.start(data, [n * row for n in given], [n * row for n in taken], purpose)
         return self.finish(bytes_).view(data.dtype).view(sum(taken), *data.shape[1:])
 
+    def check_rank(self, rank: int | None) -> None:
+        """What is gathered goes to all ranks, or to one that there is."""
+        if not (rank is None or (type(rank) is int and 0 <= rank < self.size)):
+            raise InvalidArgumentError(
+                f"rank is {rank!r}; allowed: None, for all ranks, or 0 to {self.size - 1}.",
+                code="wrong-argument",
+                argument="rank",
+                value=rank,
+            )
+
     def gather(self, piece: Tensor, sizes: Sequence[int], purpose: str, to: int | None = None) -> Tensor | None:
         """The pieces of all ranks below one another, on all ranks or on `to` only; rank r's has sizes[r] rows."""
         here = to is None or to == self.rank
@@ -404,9 +423,9 @@ def _timed(group: Any, timeout: float | None) -> Any:
     """The group, or one of the same ranks whose messages may take so long."""
     if timeout is None:
         return group
-    if not timeout > 0:
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= LONGEST:
         raise InvalidArgumentError(
-            f"timeout is {timeout!r}; it is a number of seconds above 0.",
+            f"timeout is {timeout!r}; it is a number of seconds above 0, and at most {LONGEST:,} (a year).",
             code="bad-timeout",
             argument="timeout",
             value=timeout,

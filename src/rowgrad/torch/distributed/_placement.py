@@ -121,7 +121,8 @@ def placed(table: EmbeddingBagConfig, kind: str, ranks: int, rank: int, reason: 
 def asked(placement: Any, tables: Sequence[EmbeddingBagConfig], ranks: int) -> dict[str, tuple[str, int | None]]:
     """What a caller asks for: the way, and the rank or None, of each table that is not left to the planner."""
     if not isinstance(placement, Mapping):
-        placement = {} if placement == "auto" else {table.name: placement for table in tables}
+        is_auto = isinstance(placement, str) and placement == "auto"
+        placement = {} if is_auto else {table.name: placement for table in tables}
     names = [table.name for table in tables]
     found: dict[str, tuple[str, int | None]] = {}
     for name, given in placement.items():
@@ -133,9 +134,13 @@ def asked(placement: Any, tables: Sequence[EmbeddingBagConfig], ranks: int) -> d
                 value=name,
             )
         kind, rank = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
-        if kind == "auto" and rank is None:
+        if isinstance(kind, str) and kind == "auto" and rank is None:
             continue
-        if kind not in KINDS or not (rank is None or (kind == TABLE and type(rank) is int and 0 <= rank < ranks)):
+        if (
+            not isinstance(kind, str)
+            or kind not in KINDS
+            or not (rank is None or (kind == TABLE and type(rank) is int and 0 <= rank < ranks))
+        ):
             raise InvalidArgumentError(
                 f"placement is {given!r} for the table {name!r}; allowed: 'auto', 'row', 'table', 'column', "
                 f"'replicated', or ('table', rank) with a rank from 0 to {ranks - 1}.",

@@ -1,10 +1,11 @@
 """The planner of `placement="auto"`: the cheapest way for each table by the cost model, within the memory of ranks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
+from rowgrad.errors import InvalidArgumentError
 from rowgrad.optim import Optimizer
 from rowgrad.torch._configs import EmbeddingBagConfig
 from rowgrad.torch.distributed import cost
@@ -39,6 +40,25 @@ class Planner:
     ids_per_bag: float = 10
     memory: float | None = None
     placement: dict[str, object] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("bags", "ids_per_bag", "memory"):
+            value = getattr(self, name)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
+            if not (is_number or (name == "memory" and value is None)):
+                raise InvalidArgumentError(
+                    f"{name} is {value!r}; it must be a number, 0 or more.",
+                    code="wrong-argument",
+                    argument=name,
+                    value=value,
+                )
+        if not (self.placement is None or isinstance(self.placement, Mapping)):
+            raise InvalidArgumentError(
+                f"placement is {self.placement!r}; it must be a dict of table name to a way of placing it.",
+                code="bad-placement",
+                argument="placement",
+                value=str(self.placement),
+            )
 
     def plan(
         self,

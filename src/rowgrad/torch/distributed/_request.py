@@ -9,6 +9,7 @@ from torch import Tensor
 
 from rowgrad._ops import checks
 from rowgrad._runtime.dtypes import Array
+from rowgrad._runtime.memory import allocate
 from rowgrad.errors import InvalidArgumentError, RowgradError
 from rowgrad.torch._bags import Bags
 from rowgrad.torch.distributed._collection_request import CollectionRequest
@@ -45,13 +46,17 @@ def needed(batch: Bags, factors: Tensor | None, ownership: Ownership, *, may_poo
         if found.rows.size < count * owners(ownership.ranks, ids.size / count):
             offsets = torch.arange(found.rows.size + 1)
             return (torch.from_numpy(found.rows), offsets, None, found.rows.size), torch.from_numpy(found.places)
-    offsets = np.zeros(count + 1, np.int64)
+    offsets = allocate(count + 1, np.int64, argument="num_bags", zero=True)
     np.cumsum(np.bincount(bags, minlength=count), out=offsets[1:])
     return (torch.from_numpy(np.ascontiguousarray(ids)), torch.from_numpy(offsets), factors, count), None
 
 
 def _check(ids: Array, bags: Array, rows: int, count: int) -> None:
     """Raise for ids that are no rows, and bags that decrease or do not exist."""
+    if count < 0:
+        raise InvalidArgumentError(
+            f"num_bags is {count}; it must not be negative.", code="negative-size", argument="num_bags", value=count
+        )
     if not ids.size:
         return
     if ids.min() < 0 or ids.max() >= rows:

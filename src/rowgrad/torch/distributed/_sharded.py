@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rowgrad._ops import checks
 from rowgrad._ops.results import RowGradient
 from rowgrad._runtime.limits import available
-from rowgrad.errors import InvalidArgumentError, RowgradError
+from rowgrad.errors import InvalidArgumentError
 from rowgrad.optim import Optimizer
 from rowgrad.torch import _bags as bags
 from rowgrad.torch import _fused as fused
@@ -20,11 +20,12 @@ from rowgrad.torch._configs import EmbeddingBagConfig
 from rowgrad.torch._embedding_bag import STATE
 from rowgrad.torch._fused_optimizer import FusedOptimizer
 from rowgrad.torch._pooling import Way, factors_of, pool
-from rowgrad.torch._settings import fitting, one_combiner, padding, size
+from rowgrad.torch._settings import check_memory, check_optimizer, fitting, one_combiner, padding, readable, size, whole
 from rowgrad.torch.distributed import _checkpoint as checkpoint
 from rowgrad.torch.distributed import optimizer_state
 from rowgrad.torch.distributed._collection_pass import look_up
 from rowgrad.torch.distributed._draws import BLOCK, seed_of
+from rowgrad.torch.distributed._errors import refusal
 from rowgrad.torch.distributed._exchange import Exchange, Place
 from rowgrad.torch.distributed._machinery import Machinery
 from rowgrad.torch.distributed._message import Wrong
@@ -152,23 +153,26 @@ class ShardedEmbeddingBag(nn.Module):
         self.exchange = Exchange(group, timeout=timeout)
         self.exchange.share_memory(available(), 0)
         self._mesh: Any = None  # made when the layer is first saved
-        self.sharding, self.exact, self.seed, self.sparse = sharding, bool(exact), seed, bool(sparse)
-        self.include_last_offset, self.gradient_average = include_last_offset, bool(gradient_average)
-        self.fused_optimizer = fused_optimizer
         error = None
         try:
+            self.sharding, self.seed, self.fused_optimizer = sharding, whole("seed", seed), fused_optimizer
+            self.exact, self.sparse, self.gradient_average = bool(exact), bool(sparse), bool(gradient_average)
+            self.include_last_offset = bool(include_last_offset)
             self.num_embeddings = size("num_embeddings", num_embeddings)
             self.embedding_dim = size("embedding_dim", embedding_dim)
             self.combiner = one_combiner(combiner, mode)
             self.padding_idx = padding(padding_idx, num_embeddings)
             self.ownership = Ownership(num_embeddings, self.exchange.size, sharding)
-            kind = _float_type(dtype, _weight)
             if _weight is not None:
-                fitting(_weight, num_embeddings, embedding_dim)
-        except RowgradError as wrong:
-            error, kind = wrong, torch.float32
-        self.exchange.compare(dict.fromkeys(SETTINGS, 0) if error else self._settings(kind), error)
-        first, last = self.ownership.piece(self.exchange.rank)
+                fitting(readable("_weight", _weight), num_embeddings, embedding_dim)
+            kind = _float_type(dtype, _weight)
+            check_optimizer(fused_optimizer)
+            first, last = self.ownership.piece(self.exchange.rank)
+            check_memory((last - first) * embedding_dim * kind.itemsize, available())
+            settings = self._settings(kind)
+        except Exception as wrong:
+            error, settings = refusal(wrong), dict.fromkeys(SETTINGS, 0)
+        self.exchange.compare(settings, error)
         self.weight = nn.Parameter(torch.empty(last - first, embedding_dim, dtype=kind))
         if _weight is None:
             self.reset_parameters()
@@ -236,8 +240,8 @@ class ShardedEmbeddingBag(nn.Module):
             # Half and bfloat16 would be rounded twice; and where the table is frozen, others may wait for gradients.
             plain = not self._machinery.layout.exact and self.weight.dtype.itemsize > 2 and self.weight.requires_grad
             given, here = needed(batch, factors, self.ownership, may_pool=plain)
-        except RowgradError as wrong:
-            error = wrong
+        except Exception as wrong:
+            error = refusal(wrong)
         try:
             sent = self._machinery.request(given, error)
         except Wrong:
@@ -296,7 +300,7 @@ class ShardedEmbeddingBag(nn.Module):
 
     def load_full_table(self, table: Tensor) -> None:
         """Take this rank's rows from a whole table in the order of ids."""
-        fitting(table, self.num_embeddings, self.embedding_dim)
+        fitting(readable("table", table), self.num_embeddings, self.embedding_dim)
         ids = torch.from_numpy(self.ownership.ids(self.exchange.rank))
         with torch.no_grad():
             self.weight.copy_(table.detach()[ids])
@@ -349,6 +353,7 @@ class ShardedEmbeddingBag(nn.Module):
 
     def _gathered(self, local: Tensor, rank: int | None) -> Tensor | None:
         """The pieces of all ranks in the order of ids."""
+        self.exchange.check_rank(rank)
         sizes = [last - first for first, last in self.ownership.pieces]
         self.exchange.headers(Place.TABLE, self.exchange.calls)
         whole = self.exchange.gather(local, sizes, "rows", to=rank)
