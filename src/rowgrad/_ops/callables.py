@@ -155,7 +155,7 @@ def _bound(operator: Operator) -> Callable[..., Any]:
         return operator.__call__
 
     def call(*values: Any, **given: Any) -> Any:
-        if not given:
+        if not given and not operator.is_unsettled:
             return operator(*values)
         settings = check_attributes(operator, {name: given.pop(name) for name in names if name in given})
         return operator(*values, **settings, **given)

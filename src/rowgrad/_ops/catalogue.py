@@ -96,12 +96,14 @@ class Operator:
     bounds_ids: bool | None = None
     quick: Callable[..., Any] | None = None
     fitters: tuple[Input, ...] = field(init=False, repr=False)
+    is_unsettled: bool = field(init=False, repr=False)  # whether there is an attribute that must be given
 
     def __post_init__(self) -> None:
         kinds = (MixedInputs if pin.mixed else ManyInputs if pin.many else Input for pin in self.inputs)
         fitters = tuple(kind(pin, self.dtypes_of(pin)) for kind, pin in zip(kinds, self.inputs, strict=True))
         object.__setattr__(self, "fitters", fitters)
         object.__setattr__(self, "raw_name", self.raw_name or self.name)
+        object.__setattr__(self, "is_unsettled", any(a.default is REQUIRED for a in self.attributes))
         object.__setattr__(self, "_passed", tuple(a.name for a in self.attributes if a.passed))
         object.__setattr__(self, "_unpassed", tuple(a.name for a in self.attributes if not a.passed))
         # NumPy checks ids and then reads them again, so operators that are made of it get copies: another thread may

@@ -10,7 +10,7 @@ from rowgrad._ops.attributes import check_attributes
 from rowgrad._ops.broadcasting import Known, Result, of_rank, one_axis
 from rowgrad._ops.catalogue import OPERATORS, REQUIRED, Attribute, Example, Operator, declare, first_kind
 from rowgrad._ops.pins import INT64_MAX, Pin
-from rowgrad._ops.reorder import _reorder
+from rowgrad._ops.reorder import _reorder, _reorder_grad
 from rowgrad._ops.results import SparseEntries
 from rowgrad._ops.sparse_groups import check_entries, outside, sizes_of
 from rowgrad._runtime import dtypes
@@ -26,6 +26,13 @@ TABLE = 1 << 17  # the most indices that a table of parts is made for
 
 def _concat(indices: tuple[Array, ...], values: tuple[Array, ...], shapes: tuple[Array, ...], *,
             concat_dim: int) -> SparseEntries:  # fmt: skip
+    joined, output_shape = _moved(indices, values, shapes, concat_dim)
+    return SparseEntries(*_reorder(joined, np.concatenate([*values]), output_shape), output_shape)
+
+
+def _moved(indices: tuple[Array, ...], values: tuple[Array, ...], shapes: tuple[Array, ...],
+           concat_dim: int) -> tuple[Array, Array]:  # fmt: skip
+    """The indices of all entries in the result, not yet in order, and its shape."""
     shape, offsets = _joined(indices, values, shapes, concat_dim)
     axis = concat_dim % len(shape)
     total = sum(map(len, indices))
@@ -36,8 +43,29 @@ def _concat(indices: tuple[Array, ...], values: tuple[Array, ...], shapes: tuple
         if offset:
             joined[start : start + len(part), axis] += offset
         start += len(part)
-    output_shape = np.array(shape, np.int64)
-    return SparseEntries(*_reorder(joined, np.concatenate([*values]), output_shape), output_shape)
+    return joined, np.array(shape, np.int64)
+
+
+def _concat_places(indices: tuple[Array, ...], shapes: tuple[Array, ...], *, concat_dim: int, index: int = 0) -> Array:
+    checks.same_length("shapes", len(shapes), "indices", len(indices))
+    if not 0 <= index < len(indices):
+        raise OutOfRangeError(
+            f"index is {index}; allowed: 0 to {len(indices) - 1} (there are {len(indices)} tensors). Choose one.",
+            code="bad-split",
+            argument="index",
+            value=index,
+        )
+    nothing = tuple(np.empty(part.shape[:1], np.int8) for part in indices)
+    joined, output_shape = _moved(indices, nothing, shapes, concat_dim)
+    places: Array = _reorder_grad(np.arange(len(joined)), joined, output_shape)
+    start = sum(map(len, indices[:index]))
+    return np.array(places[start : start + len(indices[index])])
+
+
+def _places_shape(shapes: Known, values: Known, attributes: Known) -> Result:
+    parts, index = shapes.get("indices") or (), attributes.get("index") or 0
+    part = parts[index] if 0 <= index < len(parts) else None
+    return {"places": (of_rank("indices", part, 2)[0],)}
 
 
 def _joined(indices: tuple[Array, ...], values: tuple[Array, ...], shapes: tuple[Array, ...],
@@ -232,7 +260,7 @@ OUTPUTS = (
 
 declare(Operator(
     name="SparseConcat",
-    function=None,
+    function="sparse_concat",
     family="sparse_join",
     summary="Join sparse tensors along one dimension.",
     inputs=(
@@ -266,24 +294,55 @@ declare(Operator(
     compute=_concat,
     shape_rule=_concat_shapes,
     gradient={
-        "values": lambda op, d_output_values, output_indices, output_shape, indices, shapes, position, concat_dim: (
-            op.SparseReorderGrad(
-                op.SparseSlice(
-                    output_indices, d_output_values, output_shape,
-                    op.ConcatOffset(concat_dim, list(shapes), position=position), shapes[position],
-                ).output_values,
-                indices[position], shapes[position],
-            )
+        "values": lambda op, d_output_values, indices, shapes, position, concat_dim: op.Gather(
+            d_output_values,
+            op.SparseConcatPlaces(list(indices), list(shapes), concat_dim=concat_dim, index=position),
         )
     },
     result=SparseEntries,
     notes="One tensor alone is taken too; TensorFlow wants two. Indices are not compared with shapes, as in "
-    "TensorFlow, which has no gradient for this operator; here it is that of entries within their shapes.",
+    "TensorFlow, which has no gradient for this operator.",
+))  # fmt: skip
+
+declare(Operator(
+    name="SparseConcatPlaces",
+    function="sparse_concat_places",
+    raw_only=True,
+    family="sparse_join",
+    summary="Where the entries of one of several sparse tensors come to when they are joined along one dimension.",
+    inputs=(
+        Pin("indices", "int64", "[N, rank]", "The indices of each tensor, in any order.", many=True),
+        Pin("shapes", "int64", "[rank]", "The shape of each tensor; they are equal but for concat_dim.", many=True),
+    ),
+    outputs=(Pin("places", "int64", "[M]", "The number of each entry of the tensor among those of the result."),),
+    types={},
+    attributes=(
+        Attribute("concat_dim", REQUIRED, "The dimension along which to join; negative ones count from the last.",
+                  kind="int"),
+        Attribute("index", 0, "Which tensor, counted from 0.", kind="int"),
+    ),
+    formula="SparseConcat(indices, values, shapes).output_values[places[i]] = values[index][i]",
+    errors=(
+        "InvalidArgumentError: there are not equally many indices and shapes, or their shapes do not fit",
+        "InvalidArgumentError: a length is negative or too large, or one other than that of concat_dim differs",
+        "OutOfRangeError: concat_dim is not within the dimensions, or index is not one of the tensors",
+        NO_ROOM,
+        WRONG_TYPE,
+    ),
+    cost="O(N · rank · log(places)), for all N entries.",
+    example=Example(
+        {"indices": [[[0, 2], [1, 0]], [[0, 1], [1, 0]]], "shapes": [[2, 3], [2, 2]]},
+        {"places": [1, 3]},
+        attributes={"concat_dim": 1, "index": 1},
+    ),
+    compute=_concat_places,
+    shape_rule=_places_shape,
+    in_tensorflow=False,
 ))  # fmt: skip
 
 declare(Operator(
     name="SparseSplitPart",
-    function=None,
+    function="sparse_split_part",
     family="sparse_join",
     summary="One of the parts that a sparse tensor is cut into along one dimension.",
     inputs=(
