@@ -66,7 +66,8 @@ def _bincount(indices: Array, values: Array, dense_shape: Array, size: Any, weig
               binary_output: bool = False) -> Array:  # fmt: skip
     bins = checks.count("size", size)
     check_entries("values", values, indices, dense_shape, "")
-    shape = sizes_of("dense_shape", dense_shape)
+    limits = dense_shape.copy()  # the caller's may change
+    shape = sizes_of("dense_shape", limits)
     _check_weights(weights, values)
     if not shape:
         raise InvalidArgumentError("dense_shape is []; it must have one dimension or more. Reshape the tensor.",
@@ -82,7 +83,7 @@ def _bincount(indices: Array, values: Array, dense_shape: Array, size: Any, weig
         room = workers.chunks * block * bins
     found = workers.run(
         kernels.sparse_counts.count_bins, indices.reshape(-1), None if len(shape) == 2 else len(shape),
-        np.array(shape, np.int64), values, bins, weights.reshape(-1), binary_output, scratch(values.size, np.int64),
+        limits, values, bins, weights.reshape(-1), binary_output, scratch(values.size, np.int64),
         shape[0], block, buffers(room, output) if room else output[:0].reshape(-1),
         output.reshape(-1), np.empty(workers.chunks, np.int64),
     )  # fmt: skip

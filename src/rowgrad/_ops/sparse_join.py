@@ -13,13 +13,14 @@ from rowgrad._ops.pins import INT64_MAX, Pin
 from rowgrad._ops.reorder import _reorder, _reorder_grad
 from rowgrad._ops.results import SparseEntries
 from rowgrad._ops.sparse_groups import check_entries, outside, sizes_of
-from rowgrad._runtime import dtypes
+from rowgrad._runtime import arrays, dtypes
 from rowgrad._runtime.dtypes import PLAIN, Array
 from rowgrad._runtime.memory import allocate, check_room, scratch
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError, OutOfRangeError, RowgradError
 
 TABLE = 1 << 17  # the most indices that a table of parts is made for
+APART = 8  # words; a cache line
 
 # SparseConcat
 
@@ -71,8 +72,8 @@ def _places_shape(shapes: Known, values: Known, attributes: Known) -> Result:
 def _joined(indices: tuple[Array, ...], values: tuple[Array, ...], shapes: tuple[Array, ...],
             concat_dim: int) -> tuple[tuple[int, ...], list[int]]:  # fmt: skip
     """The shape of the result, and where each part begins along the dimension that they are joined along."""
-    for name, arrays in (("values", values), ("shapes", shapes)):
-        checks.same_length(name, len(arrays), "indices", len(indices))
+    for name, others in (("values", values), ("shapes", shapes)):
+        checks.same_length(name, len(others), "indices", len(indices))
     rank = shapes[0].size
     for position, shape in enumerate(shapes):
         if shape.ndim == 1 and shape.size != rank:
@@ -152,37 +153,30 @@ def split(split_dim: Any, indices: Array, values: Array, shape: Array, *, num_sp
         )
     entries, rank = indices.shape
     size, longer = divmod(lengths[axis], num_split)
-    numbers = np.arange(num_split)
-    begins = np.minimum(numbers, longer) + size * numbers
     workers = Workers(entries * (16 * rank + 24))
-    chunks = workers.chunks
-    check_room((num_split + 1) * chunks * 8, "num_split")
+    counts = -(-(num_split + 1) // APART) * APART + APART  # of a chunk, so that no two threads write to one line
+    check_room(counts * workers.chunks * 8, "num_split")
+    kind = np.uint8 if num_split <= 256 else np.int32 if num_split < 2**31 else np.int64
     # A small table of parts is faster than a division for each entry.
-    wide = [size + (part < longer) for part in range(num_split)] if lengths[axis] <= TABLE else None
-    table = np.empty(0, np.int32) if wide is None else np.repeat(numbers.astype(np.int32), wide)
-    parts = scratch(entries, np.int32 if num_split < 2**31 else np.int64)
-    counts, flat = np.empty((chunks, num_split + 1), np.int64), indices.reshape(-1)
-    columns = None if rank == 2 else rank
-    if workers.run(kernels.sparse_reduce.find_parts, flat, columns, axis, np.array(lengths), size, longer, table, parts,
-                   counts.reshape(-1), num_split):  # fmt: skip
-        raise outside("indices", indices, lengths, range(rank), "shape")
-    # Where the entries of each chunk begin: part after part, chunk after chunk.
-    own = counts[:, :-1].T
-    starts = np.ascontiguousarray((np.cumsum(own).reshape(own.shape) - own).T)
+    table = np.empty(lengths[axis] if lengths[axis] <= TABLE else 0, kind)
     is_text = values.dtype.kind in "USOT"
     source = np.arange(entries) if is_text else values
     words, width = dtypes.as_words(source)
     found, taken = allocate((entries, rank), np.int64), allocate((entries,), source.dtype)
-    workers.run(kernels.sparse_reduce.take_parts, flat, columns, axis, begins, parts, num_split, words,
-                None if width == 1 else width, starts.reshape(-1), found.reshape(-1),
-                dtypes.as_words(taken)[0])  # fmt: skip
+    limits, ends = np.array(lengths), np.empty(num_split, np.int64)
+    if workers.run(kernels.sparse_join.cut, indices.reshape(-1), None if rank == 2 else rank, axis, limits, size,
+                   longer, num_split, table, scratch(entries, kind),
+                   np.empty(workers.chunks * counts, np.int64), words, None if width == 1 else width, ends,
+                   found.reshape(-1), dtypes.as_words(taken)[0]):  # fmt: skip
+        raise outside("indices", indices, lengths, range(rank), "shape")
+    shapes = np.empty((num_split, rank), np.int64)
+    shapes[:] = limits
+    shapes[:, axis] = size
+    shapes[:longer, axis] += 1
     results, start = [], 0
-    shapes = np.repeat(np.array(lengths)[None], num_split, axis=0)
-    shapes[:, axis] = size + (numbers < longer)
-    for part, count in enumerate(own.sum(axis=1).tolist()):
-        end = start + count
+    for end, after in zip(ends.tolist(), shapes, strict=True):
         kept = values[taken[start:end]] if is_text else taken[start:end]
-        results.append(SparseEntries(found[start:end], kept, shapes[part]))
+        results.append(SparseEntries(found[start:end], kept, after))
         start = end
     return results
 
@@ -235,12 +229,14 @@ def split_all(split_dim: Any, indices: Any, values: Any, shape: Any, *, num_spli
     given = (split_dim, indices, values, shape)
     try:
         settings = check_attributes(operator, {"num_split": num_split})
-        parts = split(*operator._fit(given), num_split=settings["num_split"])
+        parts = split(*operator.fitted(given), num_split=settings["num_split"])
     except RowgradError as error:
         error.op = "SparseSplit"
         raise
     kind = first_kind(given)
-    return SplitEntries(*([kind.hand_back(array) for array in arrays] for arrays in zip(*parts, strict=True)))
+    if kind is arrays.NUMPY:
+        return SplitEntries(*map(list, zip(*parts, strict=True)))
+    return SplitEntries(*([kind.hand_back(array) for array in each] for each in zip(*parts, strict=True)))
 
 
 def _split_shapes(shapes: Known, values: Known, attributes: Known) -> Result:
