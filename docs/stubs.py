@@ -106,7 +106,7 @@ def _torch() -> str:
         return _function(name, operators, settings, "torch.Tensor")
 
     return "".join([
-        HEADER + "from typing import Any\n\nimport torch\n\n",
+        HEADER + "from collections.abc import Sequence\nfrom typing import Any\n\nimport torch\n\n",
         _import_results(OPERATORS.values()),
         "from rowgrad._runtime.types import ArrayLike\nfrom rowgrad.torch import distributed as distributed\n",
         _imports(path) + _all(_listed(path)),
@@ -126,7 +126,7 @@ def _jax() -> str:
         return _function(name, operators, [*settings, *[most] * compact], "jax.Array")
 
     return "".join([
-        HEADER + "from typing import Any\n\nimport jax\n\n",
+        HEADER + "from collections.abc import Sequence\nfrom typing import Any\n\nimport jax\n\n",
         _import_results(OPERATORS.values()),
         "from rowgrad._runtime.types import ArrayLike\n",
         _imports(path) + _all(_listed(path)),
@@ -145,7 +145,7 @@ def _tensorflow() -> str:
 
     lookups = ["embedding_lookup_sparse", "patch", "safe_embedding_lookup_sparse"]
     return "".join([
-        HEADER + "from typing import Any\n\nimport tensorflow as tf\n\n",
+        HEADER + "from collections.abc import Sequence\nfrom typing import Any\n\nimport tensorflow as tf\n\n",
         _import_results(OPERATORS.values()),
         "from rowgrad._runtime.types import ArrayLike\n",
         _imports(path),

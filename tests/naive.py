@@ -15,6 +15,7 @@ import numpy as np
 
 from naive_segments import *  # noqa: F403
 from naive_sparse import *  # noqa: F403
+from naive_tensors import *  # noqa: F403
 from naive_types import Array, accumulator, quiet
 
 # ---------------------------------------------------------------- segments, forward

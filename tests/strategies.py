@@ -439,8 +439,10 @@ OPERATORS: dict[str, tuple[Strategy, list[np.dtype[Any]]]] = {
 
 # They are made of what is above.
 from strategies_sparse import SPARSE  # noqa: E402
+from strategies_tensors import TENSORS  # noqa: E402
 
 OPERATORS.update(SPARSE)
+OPERATORS.update(TENSORS)
 
 
 def calls(op: str, dtype: np.dtype[Any], tensorflow: bool = False) -> st.SearchStrategy[Args]:

@@ -14,7 +14,7 @@ import jax.numpy as jnp  # noqa: E402
 
 import rowgrad.jax as rj  # noqa: E402
 from rowgrad._ops import OPERATORS, Operator  # noqa: E402
-from rowgrad._ops.callables import by_function  # noqa: E402
+from rowgrad._ops.callables import by_function, function_attributes  # noqa: E402
 from rowgrad._ops.results import RowGradient  # noqa: E402
 from rowgrad.jax._call import SIZES  # noqa: E402
 from rowgrad.jax._functions import FUNCTIONS as CALLS  # noqa: E402
@@ -25,7 +25,8 @@ FUNCTIONS = by_function()
 # The size of what these give depends on values, and nothing pads it.
 AT_ONCE = {"sparse_fill_empty_rows", "ragged_fill_empty_rows", "segment_mean", "sparse_slice"} | {
     "sparse_reduce_sum_sparse", "sparse_reduce_max_sparse", "sparse_add", "sparse_sparse_maximum",
-    "sparse_sparse_minimum",
+    "sparse_sparse_minimum", "sparse_split_part", "dense_count_sparse_output", "sparse_count_sparse_output",
+    "ragged_count_sparse_output",
 }  # fmt: skip
 PATHS = ["kernels", "portable"]
 # What JAX raises for an error in a callback depends on which of its ways into a program it took.
@@ -58,10 +59,14 @@ def is_count(operator: Operator, name: str) -> bool:
 def split(function: str, args: Args) -> tuple[Args, Args]:
     """The arrays, which are traced, and the counts and sizes, which are not."""
     operator = operator_of(function)
-    counts: Args = {name: int(value) for name, value in args.items() if is_count(operator, name)}
+    pins = {pin.name for pin in operator.inputs}
+    counts: Args = {name: value for name, value in args.items() if name not in pins}  # attributes
+    counts |= {name: int(value) for name, value in args.items() if name in pins and is_count(operator, name)}
     if operator.shape_rule is not None:
-        counts |= {pin.name: np.asarray(args[pin.name]) for pin in operator.inputs if pin.shape in SIZES}
-    return {name: jax.device_put(np.asarray(value)) for name, value in args.items() if name not in counts}, counts
+        counts |= {pin.name: np.asarray(args[pin.name]) for pin in operator.inputs
+                   if pin.shape in SIZES and not pin.many}  # fmt: skip
+    arrays = {name: value for name, value in args.items() if name not in counts}
+    return jax.tree.map(lambda value: jax.device_put(np.asarray(value)), arrays), counts
 
 
 def call(function: str, args: Args) -> tuple[Any, ...]:
@@ -90,10 +95,17 @@ def call_jitted(function: str, args: Args, expected: tuple[Array, ...]) -> tuple
 def example(operator: Operator, seed: int = 5) -> Args:
     """The worked example, random float64 numbers in place of what can be differentiated."""
     random = np.random.default_rng(seed)
-    return {
-        name: random.standard_normal(np.shape(value)) if name in operator.gradient else value
-        for name, value in operator.example.inputs.items()
-    }
+    many = {pin.name for pin in operator.inputs if pin.many}
+
+    def drawn(name: str, value: Any) -> Any:
+        if name not in operator.gradient:
+            return [np.asarray(part) for part in value] if name in many else value
+        return [random.standard_normal(np.shape(part)) for part in value] if name in many else (
+            random.standard_normal(np.shape(value)))  # fmt: skip
+
+    inputs = {name: drawn(name, value) for name, value in operator.example.inputs.items()}
+    settings = function_attributes(operator)
+    return inputs | {name: value for name, value in operator.example.attributes.items() if name in settings}
 
 
 def differentiated(operator: Operator, args: Args, most: int | None = None) -> tuple[Callable[..., Any], list[Any]]:
@@ -108,7 +120,7 @@ def differentiated(operator: Operator, args: Args, most: int | None = None) -> t
         results = as_tuple(function(**dict(zip(names, values, strict=True)), **rest, **extra))
         return [result for result in results if jnp.issubdtype(result.dtype, jnp.inexact)]
 
-    return run, [jax.device_put(args[name]) for name in names]
+    return run, [jax.tree.map(jax.device_put, args[name]) for name in names]
 
 
 DIFFERENTIABLE = [operator for operator in OPERATORS.values() if operator.function and operator.gradient]

@@ -87,7 +87,10 @@ def calls(name: str, dtype: Any) -> st.SearchStrategy[Args]:
 
 
 def large_calls(name: str, dtype: Any) -> st.SearchStrategy[Args]:
-    return calls(name, dtype).filter(lambda args: len(next(iter(args.values()))) > 2)
+    def is_large(args: Args) -> bool:
+        return len(next(value for value in args.values() if isinstance(value, list) or np.ndim(value))) > 2
+
+    return calls(name, dtype).filter(is_large)
 
 
 @EACH

@@ -52,9 +52,11 @@ def test_gradients_are_those_of_numpy(operator: Operator) -> None:
         flowing = [random.standard_normal(result.shape) for result in results]
         found = pull([jax.device_put(part) for part in flowing])
     floats = [pin.name for pin in operator.outputs if not set(operator.dtypes_of(pin)) <= {"int32", "int64", "bool"}]
-    expected = backward(operator, args, dict(zip(floats, flowing, strict=True)), operators=BLOCKS)
+    settings = {attribute.name: args.pop(attribute.name) for attribute in operator.attributes if attribute.name in args}
+    expected = backward(operator, args, dict(zip(floats, flowing, strict=True)), operators=BLOCKS, attributes=settings)
     for name, gradient in zip(operator.gradient, found, strict=True):
-        assert np.array_equal(np.asarray(gradient), expected[name]), name
+        for one, other in zip(jax.tree.leaves(gradient), jax.tree.leaves(expected[name]), strict=True):
+            assert np.array_equal(np.asarray(one), other), name
 
 
 def test_third_order() -> None:
@@ -183,3 +185,14 @@ def test_portable_forms_of_what_cannot_be_traced_have_gradients() -> None:
 
     with rj.portable():
         assert jax.grad(loss)(jnp.array([1.0, 2.0, 3.0])).tolist() == [0.0, 12.0, 0.0]
+
+
+def test_batches_of_what_is_no_row() -> None:
+    """One value for all entries, or a tensor of a list, for each element of a batch."""
+    dense = jax.vmap(lambda value: rj.sparse_to_dense([[0, 1], [2, 0]], [3, 2], value, 0.5))(jnp.array([1.0, 2.0]))
+    assert dense.tolist() == [[[0.5, v], [0.5, 0.5], [v, 0.5]] for v in (1.0, 2.0)]
+
+    def joined(values: Any) -> Any:
+        return rj.sparse_concat([[[0]], [[0]]], [values, [9.0]], [[1], [1]], concat_dim=0).output_values
+
+    assert jax.vmap(joined)(jnp.array([[1.0], [2.0]])).tolist() == [[1.0, 9.0], [2.0, 9.0]]

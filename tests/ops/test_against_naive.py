@@ -33,9 +33,12 @@ COPIES = (
     *("sparse_reorder", "sparse_reorder_grad", "sparse_reshape"),
     *("sparse_slice", "sparse_slice_grad", "sparse_slice_grad_grad", "sparse_segment_max_grad_grad"),
     "sparse_add_grad",
+    *("sparse_to_dense", "sparse_concat", "sparse_split_part"),
 )
 # These take ids and no values.
-ON_IDS = ("index_rank", "chosen_rank", "segment_ids_from_offsets", "sparse_reshape", "sparse_reduce_segments")
+ON_IDS = ("index_rank", "chosen_rank", "segment_ids_from_offsets", "sparse_reshape", "sparse_reduce_segments",
+          "sparse_concat_places", "dense_count_sparse_output", "sparse_count_sparse_output",
+          "ragged_count_sparse_output")  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +68,11 @@ def treated_as_large() -> Iterator[None]:
 
 
 def contents(args: Args) -> dict[str, Any]:
-    return {name: np.asarray(arg).tolist() if is_text(arg) else np.asarray(arg).tobytes() for name, arg in args.items()}
+    return {
+        name: [contents({"part": part}) for part in arg] if isinstance(arg, list)
+        else np.asarray(arg).tolist() if is_text(arg) else np.asarray(arg).tobytes()
+        for name, arg in args.items()
+    }  # fmt: skip
 
 
 def is_text(arg: Any) -> bool:
@@ -107,7 +114,10 @@ LAYOUTS: list[Callable[[Array], Array]] = [read_only, every_second, backwards, l
 
 
 def laid_out(args: Args, layout: Callable[[Array], Array]) -> Args:
-    return {name: layout(arg) if np.ndim(arg) else arg for name, arg in args.items()}
+    return {
+        name: [layout(part) for part in arg] if isinstance(arg, list) else layout(arg) if np.ndim(arg) else arg
+        for name, arg in args.items()
+    }
 
 
 # ---------------------------------------------------------------- small calls
@@ -146,7 +156,8 @@ def test_results_are_fresh(op: str) -> None:
     def check(args: Args) -> None:
         results = as_tuple(getattr(functions, op)(**args))
         for i, result in enumerate(results):
-            others = [*results[:i], *results[i + 1 :], *args.values()]
+            given = [part for arg in args.values() for part in (arg if isinstance(arg, list) else [arg])]
+            others = [*results[:i], *results[i + 1 :], *given]
             assert not any(np.may_share_memory(result, other) for other in others)
 
     check()

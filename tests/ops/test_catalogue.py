@@ -15,7 +15,7 @@ import rowgrad
 from rowgrad import _ops, blocks, raw_ops
 from rowgrad._ops import Operator, functions
 from rowgrad._ops.attributes import WHAT, check_attributes
-from rowgrad._ops.callables import top_level
+from rowgrad._ops.callables import function_attributes, top_level
 from rowgrad._ops.catalogue import REQUIRED
 from rowgrad._ops.docstrings import page_call
 from rowgrad._ops.docstrings import stated as as_stated
@@ -138,9 +138,9 @@ def test_functions_and_raw_ops_are_the_operator(operator: Operator) -> None:
         assert list(inspect.signature(function).parameters)[: len(names)] == names
         first, *others = names
         results += [
-            function(*inputs.values()),
-            function(**inputs),
-            function(inputs[first], **{name: inputs[name] for name in reversed(others)}),
+            function(*inputs.values(), **settings),
+            function(**inputs, **settings),
+            function(inputs[first], **settings, **{name: inputs[name] for name in reversed(others)}),
         ]
     for result in results:
         for value, stated in zip(result if operator.result else (result,), expected.values(), strict=True):
@@ -155,7 +155,7 @@ def test_attributes_are_declared_in_full(operator: Operator) -> None:
         if attribute.default is not REQUIRED and attribute.default is not None:
             assert check_attributes(operator, {**operator.example.attributes, attribute.name: attribute.default})
     assert not {a.name for a in operator.attributes} & {pin.name for pin in operator.inputs}
-    assert not operator.example.attributes or operator.function is None  # functions take none
+    assert operator.function is None or set(operator.example.attributes) <= set(function_attributes(operator))
 
 
 @ALL

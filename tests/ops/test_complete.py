@@ -40,15 +40,16 @@ def test_there_is_a_strategy_for_every_type(operator: Operator) -> None:
 def example(operator: Operator) -> list[Any]:
     """The arguments of the worked example, text as numbers."""
     inputs = operator.example.inputs
-    plain = {name: list(map(ord, value)) if np.array(value).dtype.kind == "U" and np.ndim(value) else value
-             for name, value in inputs.items()}  # fmt: skip
+    many = {pin.name for pin in operator.inputs if pin.many}
+    plain = {name: list(map(ord, value)) if name not in many and np.array(value).dtype.kind == "U" and np.ndim(value)
+             else value for name, value in inputs.items()}  # fmt: skip
     plain = {name: ord(value) if isinstance(value, str) else value for name, value in plain.items()}
     return [fitter.fit(plain[fitter.pin.name]) for fitter in operator.fitters]
 
 
 def check(operator: Operator, found: Any) -> None:
     """The same as NumPy's result, to rounding."""
-    expected = operator(*example(operator))
+    expected = operator(*example(operator), **operator.example.attributes)
     both = (expected, found) if isinstance(expected, tuple) else ((expected,), (found,))
     for one, other in zip(*both, strict=True):
         np.testing.assert_allclose(np.asarray(other), one, rtol=1e-5)
@@ -64,7 +65,8 @@ def test_it_works_on_other_devices_in_jax(operator: Operator, has_form: bool, mo
 
     monkeypatch.setattr(_forms, "FORMS", _forms.FORMS if has_form else {})
     with rowgrad.jax.portable():
-        check(operator, _functions.FUNCTIONS[str(operator.function)](*example(operator)))
+        function = _functions.FUNCTIONS[str(operator.function)]
+        check(operator, function(*example(operator), **operator.example.attributes))
 
 
 @EACH
@@ -75,11 +77,13 @@ def test_it_works_on_other_devices_in_pytorch(operator: Operator, has_form: bool
     from rowgrad.torch._schema import Role, roles
 
     values = [
-        array.tolist() if role is Role.SIZES else torch.from_numpy(array) if isinstance(array, np.ndarray) else array
+        array.tolist() if role is Role.SIZES
+        else list(map(torch.from_numpy, array)) if role is Role.TENSORS
+        else torch.from_numpy(array) if isinstance(array, np.ndarray) else array
         for role, array in zip(roles(operator), example(operator), strict=True)
-    ]
+    ]  # fmt: skip
     kernel = _kernels.device_kernel(operator) if has_form else _kernels._by_way_of_cpu(operator)
-    given = {attribute.name: attribute.default for attribute in operator.attributes}
+    given = {attribute.name: attribute.default for attribute in operator.attributes} | operator.example.attributes
     check(operator, kernel(*values, **given))
 
 

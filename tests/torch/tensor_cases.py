@@ -35,6 +35,8 @@ def example(
         match role:
             case Role.TENSOR:
                 found.append(_tensor(value, floats, wanted))
+            case Role.TENSORS:
+                found.append([_tensor(part, floats, wanted) for part in value])
             case Role.SIZES:
                 found.append(np.asarray(value).reshape(-1).tolist())
             case Role.COUNT:
@@ -57,6 +59,8 @@ def numpy_results(name: str, values: tuple[Any, ...], given: dict[str, Any]) -> 
     for value in values:
         if isinstance(value, torch.Tensor):
             arrays.append(to_numpy(value))
+        elif isinstance(value, list) and value and isinstance(value[0], torch.Tensor):
+            arrays.append(list(map(to_numpy, value)))
         else:
             arrays.append(value)
     plain = {key: str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else value
@@ -73,7 +77,8 @@ def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
 
 def flat(values: tuple[Any, ...]) -> list[Any]:
     """All tensors among the arguments."""
-    return [value for value in values if isinstance(value, torch.Tensor)]
+    parts = [part for value in values for part in (value if isinstance(value, list) else [value])]
+    return [part for part in parts if isinstance(part, torch.Tensor)]
 
 
 def wanted(values: tuple[Any, ...]) -> tuple[list[Any], Callable[..., tuple[Any, ...]]]:
@@ -83,6 +88,8 @@ def wanted(values: tuple[Any, ...]) -> tuple[list[Any], Callable[..., tuple[Any,
 
     def replaced(*tensors: Any) -> tuple[Any, ...]:
         def at(value: Any) -> Any:
+            if isinstance(value, list):
+                return list(map(at, value))
             return tensors[places[id(value)]] if id(value) in places else value
 
         return tuple(at(value) for value in values)

@@ -114,7 +114,11 @@ def test_the_example_equals_numpys(name: str) -> None:
 
 def tensors(args: dict[str, Any]) -> dict[str, Any]:
     """What `strategies` draws, as tensors."""
-    return {name: tensor(value) if isinstance(value, np.ndarray) else value for name, value in args.items()}
+    return {
+        name: list(map(tensor, value)) if isinstance(value, list) else
+        tensor(value) if isinstance(value, np.ndarray) else value
+        for name, value in args.items()
+    }  # fmt: skip
 
 
 def tensor(array: Any) -> Any:

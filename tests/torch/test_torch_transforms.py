@@ -13,7 +13,7 @@ from optional import framework, missing
 torch = framework("torch")
 sys.path.insert(0, str(Path(__file__).parent))
 
-from tensor_cases import example, overload  # noqa: E402
+from tensor_cases import example, overload, wanted  # noqa: E402
 
 import rowgrad.torch as rt  # noqa: E402
 
@@ -65,11 +65,13 @@ def test_compiled_with_sizes_only_a_run_can_tell() -> None:
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("name", ["SparseFillEmptyRows", "RaggedFillEmptyRows", "SparseSlice"])
+@pytest.mark.parametrize(
+    "name", ["SparseFillEmptyRows", "RaggedFillEmptyRows", "SparseSlice", "SparseConcat", "SparseSplitPart"]
+)
 def test_compiled_with_whole_numbers_first(name: str) -> None:
     """The operators whose gradient opcheck cannot compile."""
     values, attributes = example(name, floats=torch.float64)
-    leaves = [x for x in values if isinstance(x, torch.Tensor) and x.requires_grad]
+    leaves, _ = wanted(values)
 
     def work() -> Any:
         return overload(name)(*values, **attributes)[1].square().sum()
@@ -196,3 +198,28 @@ def test_deterministic_algorithms() -> None:
     finally:
         torch.use_deterministic_algorithms(False)
     torch.testing.assert_close(data.grad, again.grad)
+
+
+def test_a_batch_of_lists() -> None:
+    """One of the tensors of a list is batched, the others are the same for all elements."""
+    indices, shapes = [torch.tensor([[0, 2], [1, 0]]), torch.tensor([[0, 1]])], torch.tensor([[2, 3], [2, 2]])
+    batch, same = torch.arange(6.0).reshape(3, 2), torch.tensor([9.0])
+
+    def joined(values: Any) -> Any:
+        return rt.sparse_concat(indices, [values, same], list(shapes), concat_dim=1).output_values
+
+    expected = torch.stack([joined(values) for values in batch])
+    assert torch.equal(torch.func.vmap(joined)(batch), expected)
+
+
+def test_lists_of_what_is_no_tensor() -> None:
+    found = rt.sparse_concat([[[0]], [[1]]], [torch.ones(1), [2.0]], [[2], [2]], concat_dim=0)
+    assert found.output_values.tolist() == [1.0, 2.0]
+    assert found.output_shape.tolist() == [4]
+    with pytest.raises(rowgrad.InvalidArgumentError, match="SparseConcat: values must be a list of one or more"):
+        rt.sparse_concat([[[0]]], torch.ones(1), [[2]], concat_dim=0)
+
+
+def test_attributes_that_must_be_given() -> None:
+    with pytest.raises(rowgrad.InvalidArgumentError, match="SparseConcat: concat_dim is missing"):
+        rt.sparse_concat([[[0]]], [torch.ones(1)], [[2]])

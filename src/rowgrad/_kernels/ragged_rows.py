@@ -58,6 +58,25 @@ def fill_rows(workers, chunks, splits, filled, columns, values, width, default, 
 
 
 @kernel
+def pick_rows(splits, picked, begins, ends):
+    """Where each row that is picked begins, and where it ends among them; returns -1, or the first that is none.
+
+    `splits` belong to the call; a row is bounded after it was read.
+    """
+    total = np.int64(0)
+    poke(ends, 0, total)
+    for i in range(begins.size):
+        row = np.int64(peek(picked, i))
+        if row < 0 or row >= splits.size - 1:
+            return np.int64(i)
+        begin = peek(splits, row)
+        total += peek(splits, row + 1) - begin
+        poke(begins, i, begin)
+        poke(ends, i + 1, total)
+    return np.int64(-1)
+
+
+@kernel
 def copy_rows(workers, chunks, begins, limit, splits, values, width, output):
     """Copy row after row of words: row i comes from value number begins[i] on, to where splits[i] says.
 

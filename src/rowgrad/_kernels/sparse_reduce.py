@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.lanes import INT32, Lanes, count, fill, load, store, zeros
-from rowgrad._kernels.raw import fill_range, known, peek, peek_bounded, poke
+from rowgrad._kernels.raw import peek, poke
 from rowgrad._kernels.segments import ADD, combine
 from rowgrad._kernels.sharing import add_up, chunk_start, enter, leave, share
 
@@ -312,56 +312,3 @@ def locate(workers, chunks, indices, rank, strides, limits, places, bad):
         found |= bad[chunk] != 0
     leave(workers, seen)
     return found
-
-
-@kernel
-def find_parts(workers, chunks, indices, rank, axis, limits, size, longer, table, parts, counts, number):
-    """The part of each entry, cut along `axis`, and how many of a chunk are in each; tells whether one is out of range.
-
-    The first `longer` parts are of `size` + 1, the others of `size`. `table` has the part of each index, or is empty.
-    `rank` is None for two dimensions.
-    """
-    seen = enter(workers)
-    entries = parts.size
-    border = longer * (size + 1)
-    for chunk in share(workers, 0, chunks):
-        base, outside = chunk * (number + 1), False
-        fill_range(counts, base, base + number, 0)
-        for i in range(chunk_start(chunk, chunks, entries), chunk_start(chunk + 1, chunks, entries)):
-            for d in range(known(rank, 2)):
-                here = peek(indices, i * known(rank, 2) + d)
-                outside |= (here < 0) | (here >= peek(limits, d))
-            here = peek_bounded(indices, i * known(rank, 2) + axis, peek(limits, axis))
-            if table.size > 0:
-                part = np.int64(peek(table, here))
-            elif here < border:
-                part = here // (size + 1)
-            else:
-                part = longer + (here - border) // size
-            poke(parts, i, part)
-            poke(counts, base + part, peek(counts, base + part) + 1)
-        poke(counts, base + number, np.int64(outside))
-    found = False
-    for chunk in range(chunks):
-        found |= counts[chunk * (number + 1) + number] != 0
-    leave(workers, seen)
-    return found
-
-
-@kernel
-def take_parts(workers, chunks, indices, rank, axis, begins, parts, number, values, width, starts, found, taken):
-    """Copy the entries, part after part, counted from where their part begins; `starts` has the place of each chunk."""
-    seen = enter(workers)
-    entries = parts.size
-    for chunk in share(workers, 0, chunks):
-        base = chunk * number
-        for i in range(chunk_start(chunk, chunks, entries), chunk_start(chunk + 1, chunks, entries)):
-            part = np.int64(peek(parts, i))
-            place = peek(starts, base + part)
-            poke(starts, base + part, place + 1)
-            for d in range(known(rank, 2)):
-                shift = peek(begins, part) if d == axis else np.int64(0)
-                poke(found, place * known(rank, 2) + d, peek(indices, i * known(rank, 2) + d) - shift)
-            for word in range(known(width, 1)):
-                poke(taken, place * known(width, 1) + word, peek(values, i * known(width, 1) + word))
-    leave(workers, seen)

@@ -8,6 +8,7 @@ then optional.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, Signature
+from operator import itemgetter
 from typing import Any
 
 from rowgrad._ops.attributes import check_attributes
@@ -42,15 +43,19 @@ def make_function(name: str, operators: list[Operator], front_end: FrontEnd) -> 
     options = front_end.options(operators[-1])
     names, option_names = tuple(inputs.parameters), tuple(options)
     shorter, longer = front_end.bind(operators[0]), front_end.bind(operators[-1])
-    needed = len(operators[0].inputs)
+    known = frozenset(names)
+    needed, by_names = len(operators[0].inputs), itemgetter(*names) if len(names) > 1 else None
 
     def function(*args: Any, **kwargs: Any) -> Any:
         if not kwargs and len(args) == needed:
             return shorter(*args)
         given = {}
         if kwargs or not needed <= len(args) <= len(names):
-            given = {name: kwargs.pop(name) for name in option_names if name in kwargs}
-            args = _bind(inputs, names, args, kwargs)
+            given = {name: kwargs.pop(name) for name in option_names if name in kwargs} if option_names else {}
+            if not args and by_names is not None and len(kwargs) == len(names) and kwargs.keys() == known:
+                args = by_names(kwargs)
+            else:
+                args = _bind(inputs, names, args, kwargs)
         if len(args) == needed:
             return shorter(*args, **given)
         if args[-1] is None:
@@ -137,7 +142,12 @@ def attribute_options(operator: Operator) -> dict[str, Option]:
 def _with_attributes(operator: Operator) -> Callable[..., Any]:
     if not operator.attributes:
         return lambda *values, name=None: operator(*values)
-    return lambda *values, name=None, **given: operator(*values, **check_attributes(operator, given))
+    defaults: dict[str, Any] = {} if operator.is_unsettled else check_attributes(operator, {})
+
+    def call(*values: Any, name: Any = None, **given: Any) -> Any:
+        return operator(*values, **(check_attributes(operator, given) if given or not defaults else defaults))
+
+    return call
 
 
 def function_attributes(operator: Operator) -> dict[str, Option]:
@@ -155,7 +165,7 @@ def _bound(operator: Operator) -> Callable[..., Any]:
         return operator.__call__
 
     def call(*values: Any, **given: Any) -> Any:
-        if not given:
+        if not given and not operator.is_unsettled:
             return operator(*values)
         settings = check_attributes(operator, {name: given.pop(name) for name in names if name in given})
         return operator(*values, **settings, **given)

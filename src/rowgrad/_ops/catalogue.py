@@ -20,6 +20,7 @@ from rowgrad.errors import RowgradError
 
 NDARRAY = np.ndarray
 NOTHING: frozenset[Any] = frozenset()
+OBJECTS = frozenset({np.dtype(object)})
 Rule = Callable[..., Any]  # a gradient rule, see `gradients`
 REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "REQUIRED"})()
 
@@ -96,12 +97,14 @@ class Operator:
     bounds_ids: bool | None = None
     quick: Callable[..., Any] | None = None
     fitters: tuple[Input, ...] = field(init=False, repr=False)
+    is_unsettled: bool = field(init=False, repr=False)  # whether there is an attribute that must be given
 
     def __post_init__(self) -> None:
         kinds = (MixedInputs if pin.mixed else ManyInputs if pin.many else Input for pin in self.inputs)
         fitters = tuple(kind(pin, self.dtypes_of(pin)) for kind, pin in zip(kinds, self.inputs, strict=True))
         object.__setattr__(self, "fitters", fitters)
         object.__setattr__(self, "raw_name", self.raw_name or self.name)
+        object.__setattr__(self, "is_unsettled", any(a.default is REQUIRED for a in self.attributes))
         object.__setattr__(self, "_passed", tuple(a.name for a in self.attributes if a.passed))
         object.__setattr__(self, "_unpassed", tuple(a.name for a in self.attributes if not a.passed))
         # NumPy checks ids and then reads them again, so operators that are made of it get copies: another thread may
@@ -115,9 +118,15 @@ class Operator:
         object.__setattr__(self, "_repeated", repeated if any(repeated) else None)
         alike = [positions for name in set(repeated) - {None}
                  if len(positions := [at for at, variable in enumerate(repeated) if variable == name]) > 1]  # fmt: skip
-        odd = copied or any(fitters[at].is_count for positions in alike for at in positions)
+        # A count may come after an array whose type it has to have.
+        odd = copied or any(fitters[positions[0]].is_count or any(fitters[at].pin.many for at in positions)
+                            for positions in alike)  # fmt: skip
+        like = {at: positions[0] for positions in alike for at in positions[1:] if fitters[at].is_count}
+        object.__setattr__(self, "_like", like)
+        alike = [[at for at in positions if not fitters[at].is_count] for positions in alike if not odd]
         # The types of arrays that each input takes as they are; None for one that takes a number.
-        fits = tuple(() if odd else NOTHING if fitter.pin.many else None if fitter.is_count else fitter.allowed
+        fits = tuple(() if odd else NOTHING if fitter.pin.many else None if fitter.is_count
+                     else fitter.allowed | OBJECTS if fitter.pin.unread else fitter.allowed
                      for fitter in fitters)  # fmt: skip
         object.__setattr__(self, "_fits", fits)
         object.__setattr__(self, "_alike", tuple((first, other) for first, *others in alike for other in others))
@@ -212,20 +221,31 @@ class Operator:
         `rest` are those that do not fit as they are, and all behind, each with what `_fits` says.
         """
         settled = list(values[: -len(rest)])
-        for fitter, (allowed, value) in zip(self.fitters[-len(rest) :], rest, strict=True):
+        for allowed, value in rest:
             if type(value) is NDARRAY and allowed and value.dtype in allowed and value.flags.c_contiguous:
                 settled.append(value if value.flags.carray else arrays.settle(value))
+            elif allowed is None:
+                if type(value) is int and -INT64_MAX <= value <= INT64_MAX:
+                    settled.append(value)
+                    continue
+                if type(value) is not NDARRAY or value.ndim or value.dtype.kind != "i":
+                    return None
+                like = self._like.get(len(settled))  # type: ignore[attr-defined]
+                if like is not None and value.dtype != settled[like].dtype:
+                    return None
+                settled.append(int(value))
             elif isinstance(value, np.generic) and allowed and value.dtype in allowed:
                 settled.append(np.array(value))
-            elif allowed is None and type(value) is int and -INT64_MAX <= value <= INT64_MAX:
-                settled.append(value)
-            elif allowed is None and type(value) is NDARRAY and value.ndim == 0 and value.dtype.kind == "i":
-                settled.append(int(value))
-            elif isinstance(fitter, MixedInputs) and allowed == NOTHING and fitter.fits_as_they_are(value):
+            elif allowed is NOTHING and self.fitters[len(settled)].fits_as_they_are(value):
                 settled.append(tuple(value))
             else:
                 return None
         return settled if self._are_alike(settled) else None
+
+    def fitted(self, values: tuple[Any, ...]) -> list[Any]:
+        """The arguments as `compute` takes them."""
+        pairs = list(zip(self._fits, values, strict=True))  # type: ignore[attr-defined]
+        return self._settle(values, pairs) or self._fit(values)
 
     def _fit(self, values: tuple[Any, ...]) -> list[Any]:
         fitted = self._fit_each(values)

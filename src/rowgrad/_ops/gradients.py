@@ -24,8 +24,10 @@ from rowgrad._ops.catalogue import OPERATORS, Operator, Rule
 from rowgrad._ops.pins import is_untyped
 from rowgrad._runtime.dtypes import name_of
 
-# The page operators that rules of functions call; a front end that has no pages has functions of its own for these.
-DENSE = ("Div", "Mul", "OnesLike", "Reshape", "Sub")
+# The operators that rules of functions call and that are no functions themselves; a front end that has no pages has
+# functions of its own for these.
+DENSE = ("BroadcastGradientArgs", "Concat", "Div", "Gather", "GatherNd", "Mul", "OnesLike", "ReduceSum", "Reshape",
+         "Shape", "Slice", "SparseSplitOffset", "Sub", "Transpose", "ZerosLike")  # fmt: skip
 
 
 class Namespace:

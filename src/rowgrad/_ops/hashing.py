@@ -77,7 +77,7 @@ def _fast(input: Array, *, num_buckets: int) -> Array:
     if input.dtype.kind == "O" and (known := layout()) is not None and input.flags.c_contiguous:
         by, output = _divisor(check_buckets(num_buckets)), allocate(input.shape, np.int64)
         workers = Workers.with_gil(32 * input.size)
-        if workers.run(kernels.objects.fingerprints, input.ctypes.data, input.size, known, by,
+        if workers.run(kernels.objects.fingerprints, input.__array_interface__["data"][0], input.size, known, by,
                        output.reshape(-1).view(np.uint64), np.empty(workers.chunks, np.int64)) < 0:  # fmt: skip
             return output
     return buckets_of(input, "input", FAST, num_buckets)

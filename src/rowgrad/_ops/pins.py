@@ -81,6 +81,10 @@ class Input:
             return int(array)
         return array
 
+    def fits_as_they_are(self, values: Any) -> bool:
+        """Whether a list of arrays can be passed on; this pin takes none."""
+        return False
+
     def _adopt(self, value: Any) -> Array:
         try:
             array = arrays.adopt(value)
@@ -215,6 +219,10 @@ class ManyInputs(Input):
         if bound is None:
             bound = super().fit(typed[0] if typed else value[0]).dtype
         return tuple(super(ManyInputs, self).fit(item, bound) for item in value)
+
+    def fits_as_they_are(self, values: Any) -> bool:
+        """Whether they are arrays that nothing is to be done to."""
+        return self._as_they_are(values, None) is not None
 
     def _as_they_are(self, values: Any, bound: "np.dtype[Any] | None") -> tuple[Array, ...] | None:
         """The arrays, if nothing is to be done to any of them."""

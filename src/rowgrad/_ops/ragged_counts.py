@@ -10,7 +10,7 @@ from rowgrad._ops import checks
 from rowgrad._ops.catalogue import OPERATORS, REQUIRED, Attribute, Example, Operator, declare
 from rowgrad._ops.pins import INT64_MAX, Pin
 from rowgrad._ops.ragged_splits import BAD_SPLITS, NO_ROOM, TYPES, bad_splits, check_splits, row_ids
-from rowgrad._ops.results import CountedValues
+from rowgrad._ops.results import CountedEntries
 from rowgrad._runtime.dtypes import IDS, Array
 from rowgrad._runtime.memory import allocate, scratch
 from rowgrad._runtime.threads import Workers
@@ -69,7 +69,7 @@ def count_width(values: Array, minlength: int, maxlength: int) -> int:
 
 
 def _count_sparse(splits: Array, values: Array, weights: Array, *, minlength: int = -1, maxlength: int = -1,
-                  binary_output: bool = False) -> CountedValues:  # fmt: skip
+                  binary_output: bool = False) -> CountedEntries:  # fmt: skip
     for name, length in (("minlength", minlength), ("maxlength", maxlength)):
         if length < -1:
             raise InvalidArgumentError(
@@ -82,8 +82,8 @@ def _count_sparse(splits: Array, values: Array, weights: Array, *, minlength: in
     limit = maxlength if maxlength >= 0 else INT64_MAX
     shape = np.array([found.size - 1, width], np.int64)
     if int(np.diff(found).max()) > kernels.ragged_rows.SHORT:
-        return CountedValues(*_count_long(found, values, weights, limit, binary=binary_output), shape)
-    return CountedValues(*count_short(found, values, weights, limit, binary=binary_output), shape)
+        return CountedEntries(*_count_long(found, values, weights, limit, binary=binary_output), shape)
+    return CountedEntries(*count_short(found, values, weights, limit, binary=binary_output), shape)
 
 
 def count_short(splits: Array, values: Array, weights: Array, limit: int, *, binary: bool) -> tuple[Array, Array]:
@@ -128,14 +128,20 @@ def _count_shapes(
     return {"output_indices": (None, 2), "output_values": (None,), "output_dense_shape": (2,)}
 
 
+def one_size(value: Any) -> Any:
+    """A size as a number; one that PyTorch has not settled yet stays a symbol."""
+    return int(value) if isinstance(value, np.ndarray | np.generic) else value
+
+
 def _bin_shapes(shapes: Mapping[str, Any], values: Mapping[str, Any], attributes: Mapping[str, Any]) -> dict[str, Any]:
-    size = values.get("size")
-    return {"output": (None, None if size is None else int(size))}
+    size, splits = values.get("size"), shapes.get("splits")
+    rows = splits[0] - 1 if splits and isinstance(splits[0], int) and splits[0] > 0 else None
+    return {"output": (rows, None if size is None else one_size(size))}
 
 
 declare(Operator(
     name="RaggedBincount",
-    function=None,
+    function="ragged_bincount",
     family="ragged_counts",
     summary="How often each number occurs in each row, as a matrix.",
     inputs=(
@@ -158,7 +164,7 @@ declare(Operator(
 ))  # fmt: skip
 declare(Operator(
     name="RaggedCountSparseOutput",
-    function=None,
+    function="ragged_count_sparse_output",
     family="ragged_counts",
     summary="How often each number occurs in each row, as a sparse matrix.",
     inputs=(
@@ -186,6 +192,6 @@ declare(Operator(
                     {"output_indices": [[0, 1], [2, 0], [2, 2]], "output_values": [1.5, 2.0, 3.0],
                      "output_dense_shape": [3, 3]}, attributes={"binary_output": False}),
     compute=_count_sparse,
-    result=CountedValues,
+    result=CountedEntries,
     shape_rule=_count_shapes,
 ))  # fmt: skip

@@ -54,30 +54,40 @@ def _gather(nested: Sequence[Array], values: Array, indices: Array) -> tuple[lis
     checks.at_least_vector("params_dense_values", values)
     levels = check_nested("params_nested_splits", nested, values.shape[0])
     rows, kind = levels[0].size - 1, nested[0].dtype
-    wrong = (indices < 0) | (indices >= rows)
-    if wrong.any():
-        position = int(wrong.argmax())
-        raise checks.out_of_range("indices", position, int(indices.flat[position]), rows, "the number of rows",
-                                  "index-out-of-range", "Drop the index, or fix it.")  # fmt: skip
     found, outer = [], 1
     for axis in range(1, indices.ndim):
         outer *= indices.shape[axis - 1]
         found.append(np.arange(outer + 1) * indices.shape[axis])
-    taken = indices.reshape(-1).astype(np.int64)
+    taken = indices.reshape(-1)
     inner: _Rows | None = None
     for splits in levels:
         taken = taken if inner is None else inner.positions()
-        begins = splits[taken]
-        ends = np.zeros(taken.size + 1, np.int64)
-        np.cumsum(splits[taken + 1] - begins, out=ends[1:])
+        begins, ends = np.empty(taken.size, np.int64), np.empty(taken.size + 1, np.int64)
+        position = kernels.ragged_rows.pick_rows(splits, taken, begins, ends)
+        if position >= 0:
+            row = int(taken[position])
+            raise (
+                checks.changed("indices")
+                if 0 <= row < rows
+                else checks.out_of_range(
+                    "indices",
+                    position,
+                    row,
+                    rows,
+                    "the number of rows",
+                    "index-out-of-range",
+                    "Drop the index, or fix it.",
+                )
+            )
         check_room(24 * int(ends[-1]), "indices")
         found.append(ends)
         inner = _Rows(begins, ends)
     assert inner is not None
-    if inner.splits[-1] > np.iinfo(kind).max:
+    if kind != np.int64 and inner.splits[-1] > np.iinfo(kind).max:
         raise OutOfRangeError(f"the result has {inner.splits[-1]} values, more than {kind.name} can count.",
                               code="too-large", argument="params_nested_splits")  # fmt: skip
-    return [splits.astype(kind) for splits in found[indices.ndim == 0 :]], inner  # one row alone has no splits
+    # One row alone has no splits. The innermost ones are needed as they are, and results are the caller's.
+    return [splits.astype(kind) for splits in found[indices.ndim == 0 :]], inner
 
 
 def _values(params_nested_splits: tuple[Array, ...], params_dense_values: Array, indices: Array) -> GatheredValues:
@@ -125,7 +135,7 @@ def gather(params_nested_splits: Any, params_dense_values: Any, indices: Any, *,
     operator = OPERATORS["RaggedGatherValues"]
     given = (params_nested_splits, params_dense_values, indices)
     try:
-        nested, values, rows = operator._fit(given)
+        nested, values, rows = operator.fitted(given)
         rows = np.asarray(rows)
         wanted = len(nested) + rows.ndim - 1
         if nested and wanted != OUTPUT_RAGGED_RANK:
@@ -180,6 +190,7 @@ declare(Operator(
     cost="O(values of the result + indices).",
     example=Example(GIVEN, {"output_dense_values": [3.0, 1.0, 2.0], "positions": [2, 0, 1]}),
     compute=_values,
+    bounds_ids=True,
     result=GatheredValues,
     shape_rule=_value_shapes,
     gradient={
@@ -204,6 +215,7 @@ declare(Operator(
     cost="O(values of the result + indices).",
     example=Example(GIVEN, {"output_splits": [0, 1, 3]}),
     compute=_splits,
+    bounds_ids=True,
     shape_rule=lambda shapes, values, attributes: {"output_splits": (None,)},
     notes=ALL,
     in_tensorflow=False,

@@ -77,7 +77,7 @@ def reorder(input_indices: Array, input_values: Array, input_shape: Array) -> Or
     return OrderedEntries(output_indices, input_values[output_values] if is_text else output_values)
 
 
-def _reorder_grad(grad: Array, input_indices: Array, input_shape: Array, *, out: Array | None = None) -> Array:
+def reorder_grad(grad: Array, input_indices: Array, input_shape: Array, *, out: Array | None = None) -> Array:
     _check("grad", grad, input_indices, input_shape)
     output = place(out, grad.shape, grad.dtype, argument="grad", zero=False)
     words, width = dtypes.as_words(grad)
@@ -231,7 +231,7 @@ declare(Operator(
         {"grad": [1.0, 2.0, 3.0], "input_indices": [[2, 0], [0, 1], [0, 0]], "input_shape": [3, 2]},
         {"output": [3.0, 2.0, 1.0]},
     ),
-    compute=_reorder_grad,
+    compute=reorder_grad,
     options=("out",),
     gradient={
         "grad": lambda op, d_output, input_indices, input_shape: (

@@ -71,14 +71,6 @@ class RaggedRows(NamedTuple):
     rt_dense_values: Any
 
 
-class CountedValues(NamedTuple):
-    """How often numbers occur, as a sparse tensor."""
-
-    output_indices: Any
-    output_values: Any
-    output_dense_shape: Any
-
-
 class CrossedFeatures(NamedTuple):
     """Crossed features as a sparse tensor."""
 

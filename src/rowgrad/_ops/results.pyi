@@ -65,13 +65,6 @@ class RaggedRows(NamedTuple, Generic[A]):
     rt_nested_splits: A
     rt_dense_values: A
 
-class CountedValues(NamedTuple, Generic[A]):
-    """How often numbers occur, as a sparse tensor."""
-
-    output_indices: A
-    output_values: A
-    output_dense_shape: A
-
 class CrossedFeatures(NamedTuple, Generic[A]):
     """Crossed features as a sparse tensor."""
 

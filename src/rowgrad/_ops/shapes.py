@@ -54,6 +54,11 @@ def is_open(pin: Pin) -> bool:
     return pin.shape.endswith("...]")
 
 
+def has_columns(pin: Pin) -> bool:
+    """Whether `pin` takes or gives rows of any further dimensions."""
+    return is_open(pin) and len(parts_of(pin.shape)) > 1
+
+
 def size_names(pin: Pin, rank: int) -> tuple[str, ...]:
     """The letters by which `pin` calls its first sizes; the positions of those that have none."""
     return tuple(

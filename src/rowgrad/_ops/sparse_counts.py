@@ -10,7 +10,7 @@ from rowgrad._ops import checks
 from rowgrad._ops.broadcasting import Known, Result
 from rowgrad._ops.catalogue import OPERATORS, REQUIRED, Attribute, Example, Operator, declare
 from rowgrad._ops.pins import INT64_MAX, Pin
-from rowgrad._ops.ragged_counts import count_short, count_width
+from rowgrad._ops.ragged_counts import count_short, count_width, one_size
 from rowgrad._ops.results import CountedEntries
 from rowgrad._ops.sparse_groups import check_entries, group, outside, sizes_of
 from rowgrad._runtime.dtypes import IDS, Array
@@ -66,7 +66,8 @@ def _bincount(indices: Array, values: Array, dense_shape: Array, size: Any, weig
               binary_output: bool = False) -> Array:  # fmt: skip
     bins = checks.count("size", size)
     check_entries("values", values, indices, dense_shape, "")
-    shape = sizes_of("dense_shape", dense_shape)
+    limits = dense_shape.copy()  # the caller's may change
+    shape = sizes_of("dense_shape", limits)
     _check_weights(weights, values)
     if not shape:
         raise InvalidArgumentError("dense_shape is []; it must have one dimension or more. Reshape the tensor.",
@@ -82,7 +83,7 @@ def _bincount(indices: Array, values: Array, dense_shape: Array, size: Any, weig
         room = workers.chunks * block * bins
     found = workers.run(
         kernels.sparse_counts.count_bins, indices.reshape(-1), None if len(shape) == 2 else len(shape),
-        np.array(shape, np.int64), values, bins, weights.reshape(-1), binary_output, scratch(values.size, np.int64),
+        limits, values, bins, weights.reshape(-1), binary_output, scratch(values.size, np.int64),
         shape[0], block, buffers(room, output) if room else output[:0].reshape(-1),
         output.reshape(-1), np.empty(workers.chunks, np.int64),
     )  # fmt: skip
@@ -155,16 +156,25 @@ def _sparse_count(indices: Array, values: Array, dense_shape: Array, weights: Ar
 
 def _bincount_shape(shapes: Known, values: Known, attributes: Known) -> Result:
     rank = shapes.get("dense_shape")
-    size = int(values["size"]) if "size" in values else None
+    size = one_size(values["size"]) if "size" in values else None
     if rank is None or not isinstance(rank[0], int):
         return {"output": None}
     if rank[0] == 1:
         return {"output": (size,)}
-    return {"output": (int(values["dense_shape"][0]) if "dense_shape" in values else None, size)}
+    return {"output": (one_size(values["dense_shape"][0]) if "dense_shape" in values else None, size)}
 
 
 def _count_shape(shapes: Known, values: Known, attributes: Known) -> Result:
-    return {"output_indices": (None, None), "output_values": (None,), "output_dense_shape": (None,)}
+    rank = _rank_counted(shapes)
+    return {"output_indices": (None, rank), "output_values": (None,), "output_dense_shape": (rank,)}
+
+
+def _rank_counted(shapes: Known) -> int | None:
+    """Of the result: rows, if there are rows, and columns."""
+    if "dense_shape" not in shapes:
+        return None if shapes.get("values") is None else min(len(shapes["values"]), 2)
+    sizes = shapes["dense_shape"]
+    return min(sizes[0], 2) if sizes is not None and isinstance(sizes[0], int) else None
 
 
 # Declarations
@@ -202,7 +212,7 @@ def _typed(pin: Pin, variable: str) -> Pin:
 
 declare(Operator(
     name="SparseBincount",
-    function=None,
+    function="sparse_bincount",
     family="sparse_counts",
     summary="How often each whole number below a size occurs in a sparse tensor, row by row if it has rows.",
     inputs=(
@@ -228,7 +238,7 @@ declare(Operator(
 
 declare(Operator(
     name="DenseCountSparseOutput",
-    function=None,
+    function="dense_count_sparse_output",
     family="sparse_counts",
     summary="How often each whole number occurs in a dense tensor, row by row if it has rows; the result is sparse.",
     inputs=(
@@ -255,7 +265,7 @@ declare(Operator(
 
 declare(Operator(
     name="SparseCountSparseOutput",
-    function=None,
+    function="sparse_count_sparse_output",
     family="sparse_counts",
     summary="How often each whole number occurs in a sparse tensor, row by row if it has rows; the result is sparse.",
     inputs=(

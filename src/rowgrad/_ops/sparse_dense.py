@@ -239,8 +239,6 @@ def _products(left: Array, right: Array) -> Array:
 
 # Declarations
 
-# The rules of these two call operators that only pages have.
-
 
 def _as_matrix(op: Any, sparse_indices: Any, output_shape: Any) -> Any:
     """The indices as a matrix, whichever way they came."""
@@ -256,18 +254,16 @@ def _to_values(op: Any, d_dense: Any, sparse_indices: Any, output_shape: Any, sp
     return op.Reshape(op.ReduceSum(found, axes), op.Shape(sparse_values))
 
 
-def _to_default(
-    op: Any, d_dense: Any, sparse_indices: Any, output_shape: Any, default_value: Any, validate_indices: Any
-) -> Any:
+def _to_default(op: Any, d_dense: Any, sparse_indices: Any, default_value: Any, validate_indices: Any) -> Any:
     """The default is wherever no value was written."""
     zero, one = op.ZerosLike(default_value), op.OnesLike(default_value)
-    is_default = op.SparseToDense(sparse_indices, output_shape, zero, one, validate_indices=validate_indices)
+    is_default = op.SparseToDense(sparse_indices, op.Shape(d_dense), zero, one, validate_indices=validate_indices)
     return op.ReduceSum(op.Reshape(op.Mul(d_dense, is_default), [-1]), [0])
 
 
 declare(Operator(
     name="SparseToDense",
-    function=None,
+    function="sparse_to_dense",
     family="sparse_dense",
     summary="Write the entries of a sparse tensor into a dense one.",
     inputs=(
@@ -309,22 +305,29 @@ declare(Operator(
 ))  # fmt: skip
 
 
-def _to_entries(op: Any, d_product: Any, a_indices: Any, b: Any, adjoint_a: Any, adjoint_b: Any) -> Any:
+def _places(op: Any, a_indices: Any, adjoint_a: Any) -> tuple[Any, Any]:
+    """The row of each entry in the product, and its row in b."""
+    by_axis = op.Transpose(a_indices, [1, 0])
+    return op.Gather(by_axis, 1 if adjoint_a else 0), op.Gather(by_axis, 0 if adjoint_a else 1)
+
+
+def _to_entries(op: Any, d_product: Any, a_indices: Any, b: Any, adjoint_a: Any, adjoint_b: Any, T: Any) -> Any:
     """Each entry gets the dot product of its row of the gradient and its row of b."""
-    rows = op.Gather(d_product, op.Gather(op.Transpose(a_indices, [1, 0]), 1 if adjoint_a else 0))
-    b = op.Transpose(b, [1, 0]) if adjoint_b else b
-    columns = op.Gather(b, op.Gather(op.Transpose(a_indices, [1, 0]), 0 if adjoint_a else 1))
-    return op.ReduceSum(op.Mul(rows, columns), [1])
+    rows, columns = _places(op, a_indices, adjoint_a)
+    return op.RowDot(d_product, op.Transpose(b, [1, 0]) if adjoint_b else b, rows, columns, out_type=T)
 
 
-def _to_b(op: Any, d_product: Any, a_indices: Any, a_values: Any, a_shape: Any, adjoint_a: Any, adjoint_b: Any) -> Any:
-    back = op.SparseTensorDenseMatMul(a_indices, a_values, a_shape, d_product, adjoint_a=not adjoint_a)
+def _to_b(op: Any, d_product: Any, a_indices: Any, a_values: Any, b: Any, adjoint_a: Any, adjoint_b: Any) -> Any:
+    """The product of the transposed matrix and the gradient, in the order of the entries."""
+    rows, columns = _places(op, a_indices, adjoint_a)
+    size = op.rows(op.Transpose(b, [1, 0]) if adjoint_b else b)
+    back = op.SparseSegmentWeightedSum(d_product, a_values, rows, columns, size)
     return op.Transpose(back, [1, 0]) if adjoint_b else back
 
 
 declare(Operator(
     name="SparseTensorDenseMatMul",
-    function=None,
+    function="sparse_tensor_dense_mat_mul",
     family="sparse_dense",
     summary="Multiply a sparse matrix by a dense one.",
     inputs=(

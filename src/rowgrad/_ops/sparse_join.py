@@ -13,10 +13,10 @@ from rowgrad._ops.attributes import check_attributes
 from rowgrad._ops.broadcasting import Known, Result, of_rank, one_axis
 from rowgrad._ops.catalogue import OPERATORS, REQUIRED, Attribute, Example, Operator, declare, first_kind
 from rowgrad._ops.pins import INT64_MAX, Pin
-from rowgrad._ops.reorder import reorder
+from rowgrad._ops.reorder import reorder, reorder_grad
 from rowgrad._ops.results import SparseEntries
 from rowgrad._ops.sparse_groups import check_entries, outside, sizes_of
-from rowgrad._runtime import dtypes
+from rowgrad._runtime import arrays, dtypes
 from rowgrad._runtime.dtypes import PLAIN, Array
 from rowgrad._runtime.limits import available
 from rowgrad._runtime.memory import allocate, check_room, scratch
@@ -25,12 +25,20 @@ from rowgrad.errors import InvalidArgumentError, OutOfMemoryError, OutOfRangeErr
 
 PART = 512  # bytes, about, that a part takes, whatever its entries
 TABLE = 1 << 17  # the most indices that a table of parts is made for
+APART = 8  # words; a cache line
 
 # SparseConcat
 
 
 def _concat(indices: tuple[Array, ...], values: tuple[Array, ...], shapes: tuple[Array, ...], *,
             concat_dim: int) -> SparseEntries:  # fmt: skip
+    joined, output_shape = _moved(indices, values, shapes, concat_dim)
+    return SparseEntries(*reorder(joined, np.concatenate([*values]), output_shape), output_shape)
+
+
+def _moved(indices: tuple[Array, ...], values: tuple[Array, ...], shapes: tuple[Array, ...],
+           concat_dim: int) -> tuple[Array, Array]:  # fmt: skip
+    """The indices of all entries in the result, not yet in order, and its shape."""
     shape, offsets = _joined(indices, values, shapes, concat_dim)
     axis = concat_dim % len(shape)
     total = sum(map(len, indices))
@@ -41,15 +49,36 @@ def _concat(indices: tuple[Array, ...], values: tuple[Array, ...], shapes: tuple
         if offset:
             joined[start : start + len(part), axis] += offset
         start += len(part)
-    output_shape = np.array(shape, np.int64)
-    return SparseEntries(*reorder(joined, np.concatenate([*values]), output_shape), output_shape)
+    return joined, np.array(shape, np.int64)
+
+
+def _concat_places(indices: tuple[Array, ...], shapes: tuple[Array, ...], *, concat_dim: int, index: int = 0) -> Array:
+    checks.same_length("shapes", len(shapes), "indices", len(indices))
+    if not 0 <= index < len(indices):
+        raise OutOfRangeError(
+            f"index is {index}; allowed: 0 to {len(indices) - 1} (there are {len(indices)} tensors). Choose one.",
+            code="bad-split",
+            argument="index",
+            value=index,
+        )
+    nothing = tuple(np.empty(part.shape[:1], np.int8) for part in indices)
+    joined, output_shape = _moved(indices, nothing, shapes, concat_dim)
+    places: Array = reorder_grad(np.arange(len(joined)), joined, output_shape)
+    start = sum(map(len, indices[:index]))
+    return np.array(places[start : start + len(indices[index])])
+
+
+def _places_shape(shapes: Known, values: Known, attributes: Known) -> Result:
+    parts, index = shapes.get("indices") or (), attributes.get("index") or 0
+    part = parts[index] if 0 <= index < len(parts) else None
+    return {"places": (of_rank("indices", part, 2)[0],)}
 
 
 def _joined(indices: tuple[Array, ...], values: tuple[Array, ...], shapes: tuple[Array, ...],
             concat_dim: int) -> tuple[tuple[int, ...], list[int]]:  # fmt: skip
     """The shape of the result, and where each part begins along the dimension that they are joined along."""
-    for name, arrays in (("values", values), ("shapes", shapes)):
-        checks.same_length(name, len(arrays), "indices", len(indices))
+    for name, others in (("values", values), ("shapes", shapes)):
+        checks.same_length(name, len(others), "indices", len(indices))
     rank = shapes[0].size
     for position, shape in enumerate(shapes):
         if shape.ndim == 1 and shape.size != rank:
@@ -136,37 +165,30 @@ def split(split_dim: Any, indices: Array, values: Array, shape: Array, *, num_sp
             value=num_split,
         )
     size, longer = divmod(lengths[axis], num_split)
-    numbers = np.arange(num_split)
-    begins = np.minimum(numbers, longer) + size * numbers
     workers = Workers(entries * (16 * rank + 24))
-    chunks = workers.chunks
-    check_room((num_split + 1) * chunks * 8, "num_split")
+    counts = -(-(num_split + 1) // APART) * APART + APART  # of a chunk, so that no two threads write to one line
+    check_room(counts * workers.chunks * 8, "num_split")
+    kind = np.uint8 if num_split <= 256 else np.int32 if num_split < 2**31 else np.int64
     # A small table of parts is faster than a division for each entry.
-    wide = [size + (part < longer) for part in range(num_split)] if lengths[axis] <= TABLE else None
-    table = np.empty(0, np.int32) if wide is None else np.repeat(numbers.astype(np.int32), wide)
-    parts = scratch(entries, np.int32 if num_split < 2**31 else np.int64)
-    counts, flat = np.empty((chunks, num_split + 1), np.int64), indices.reshape(-1)
-    columns = None if rank == 2 else rank
-    if workers.run(kernels.sparse_reduce.find_parts, flat, columns, axis, np.array(lengths), size, longer, table, parts,
-                   counts.reshape(-1), num_split):  # fmt: skip
-        raise outside("indices", indices, lengths, range(rank), "shape")
-    # Where the entries of each chunk begin: part after part, chunk after chunk.
-    own = counts[:, :-1].T
-    starts = np.ascontiguousarray((np.cumsum(own).reshape(own.shape) - own).T)
+    table = np.empty(lengths[axis] if lengths[axis] <= TABLE else 0, kind)
     is_text = values.dtype.kind in "USOT"
     source = np.arange(entries) if is_text else values
     words, width = dtypes.as_words(source)
     found, taken = allocate((entries, rank), np.int64), allocate((entries,), source.dtype)
-    workers.run(kernels.sparse_reduce.take_parts, flat, columns, axis, begins, parts, num_split, words,
-                None if width == 1 else width, starts.reshape(-1), found.reshape(-1),
-                dtypes.as_words(taken)[0])  # fmt: skip
+    limits, ends = np.array(lengths), np.empty(num_split, np.int64)
+    if workers.run(kernels.sparse_join.cut, indices.reshape(-1), None if rank == 2 else rank, axis, limits, size,
+                   longer, num_split, table, scratch(entries, kind),
+                   np.empty(workers.chunks * counts, np.int64), words, None if width == 1 else width, ends,
+                   found.reshape(-1), dtypes.as_words(taken)[0]):  # fmt: skip
+        raise outside("indices", indices, lengths, range(rank), "shape")
+    shapes = np.empty((num_split, rank), np.int64)
+    shapes[:] = limits
+    shapes[:, axis] = size
+    shapes[:longer, axis] += 1
     results, start = [], 0
-    shapes = np.repeat(np.array(lengths)[None], num_split, axis=0)
-    shapes[:, axis] = size + (numbers < longer)
-    for part, count in enumerate(own.sum(axis=1).tolist()):
-        end = start + count
+    for end, after in zip(ends.tolist(), shapes, strict=True):
         kept = values[taken[start:end]] if is_text else taken[start:end]
-        results.append(SparseEntries(found[start:end], kept, shapes[part]))
+        results.append(SparseEntries(found[start:end], kept, after))
         start = end
     return results
 
@@ -219,12 +241,14 @@ def split_all(split_dim: Any, indices: Any, values: Any, shape: Any, *, num_spli
     given = (split_dim, indices, values, shape)
     try:
         settings = check_attributes(operator, {"num_split": num_split})
-        parts = split(*operator._fit(given), num_split=settings["num_split"])
+        parts = split(*operator.fitted(given), num_split=settings["num_split"])
     except RowgradError as error:
         error.op = "SparseSplit"
         raise
     kind = first_kind(given)
-    return SplitEntries(*([kind.hand_back(array) for array in arrays] for arrays in zip(*parts, strict=True)))
+    if kind is arrays.NUMPY:
+        return SplitEntries(*map(list, zip(*parts, strict=True)))
+    return SplitEntries(*([kind.hand_back(array) for array in each] for each in zip(*parts, strict=True)))
 
 
 def _split_shapes(shapes: Known, values: Known, attributes: Known) -> Result:
@@ -244,7 +268,7 @@ OUTPUTS = (
 
 declare(Operator(
     name="SparseConcat",
-    function=None,
+    function="sparse_concat",
     family="sparse_join",
     summary="Join sparse tensors along one dimension.",
     inputs=(
@@ -278,24 +302,55 @@ declare(Operator(
     compute=_concat,
     shape_rule=_concat_shapes,
     gradient={
-        "values": lambda op, d_output_values, output_indices, output_shape, indices, shapes, position, concat_dim: (
-            op.SparseReorderGrad(
-                op.SparseSlice(
-                    output_indices, d_output_values, output_shape,
-                    op.ConcatOffset(concat_dim, list(shapes), position=position), shapes[position],
-                ).output_values,
-                indices[position], shapes[position],
-            )
+        "values": lambda op, d_output_values, indices, shapes, position, concat_dim: op.Gather(
+            d_output_values,
+            op.SparseConcatPlaces(list(indices), list(shapes), concat_dim=concat_dim, index=position),
         )
     },
     result=SparseEntries,
     notes="One tensor alone is taken too; TensorFlow wants two. Indices are not compared with shapes, as in "
-    "TensorFlow, which has no gradient for this operator; here it is that of entries within their shapes.",
+    "TensorFlow, which has no gradient for this operator.",
+))  # fmt: skip
+
+declare(Operator(
+    name="SparseConcatPlaces",
+    function="sparse_concat_places",
+    raw_only=True,
+    family="sparse_join",
+    summary="Where the entries of one of several sparse tensors come to when they are joined along one dimension.",
+    inputs=(
+        Pin("indices", "int64", "[N, rank]", "The indices of each tensor, in any order.", many=True),
+        Pin("shapes", "int64", "[rank]", "The shape of each tensor; they are equal but for concat_dim.", many=True),
+    ),
+    outputs=(Pin("places", "int64", "[M]", "The number of each entry of the tensor among those of the result."),),
+    types={},
+    attributes=(
+        Attribute("concat_dim", REQUIRED, "The dimension along which to join; negative ones count from the last.",
+                  kind="int"),
+        Attribute("index", 0, "Which tensor, counted from 0.", kind="int"),
+    ),
+    formula="SparseConcat(indices, values, shapes).output_values[places[i]] = values[index][i]",
+    errors=(
+        "InvalidArgumentError: there are not equally many indices and shapes, or their shapes do not fit",
+        "InvalidArgumentError: a length is negative or too large, or one other than that of concat_dim differs",
+        "OutOfRangeError: concat_dim is not within the dimensions, or index is not one of the tensors",
+        NO_ROOM,
+        WRONG_TYPE,
+    ),
+    cost="O(N · rank · log(places)), for all N entries.",
+    example=Example(
+        {"indices": [[[0, 2], [1, 0]], [[0, 1], [1, 0]]], "shapes": [[2, 3], [2, 2]]},
+        {"places": [1, 3]},
+        attributes={"concat_dim": 1, "index": 1},
+    ),
+    compute=_concat_places,
+    shape_rule=_places_shape,
+    in_tensorflow=False,
 ))  # fmt: skip
 
 declare(Operator(
     name="SparseSplitPart",
-    function=None,
+    function="sparse_split_part",
     family="sparse_join",
     summary="One of the parts that a sparse tensor is cut into along one dimension.",
     inputs=(

@@ -6,6 +6,7 @@ rows it has, or for something else that does not depend on its numbers, stand-in
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 from rowgrad._ops.attributes import check_attributes
@@ -38,14 +39,17 @@ def push_forward(
 ) -> dict[str, Any]:
     """How the outputs `flowing` change when inputs change by `tangents`; those that do not change are left out.
 
-    `names` has inputs, outputs, attributes and type variables, as rules know them.
+    `names` has inputs, outputs, attributes and type variables, as rules know them. Of an input that takes many arrays
+    the tangent is a list, None for one that does not change.
     """
     roots = {name: Flow(lambda value=names[name]: value) for name in flowing}  # type: ignore[misc]
     known = {**names, **{f"d_{name}": root for name, root in roots.items()}}
     tape = _Tape(tools)
-    for name, tangent in tangents.items():
-        for rule in rules(operator, name, frozenset(flowing)):
-            tape.add(evaluate(rule, tape, known), tangent)  # type: ignore[arg-type]
+    for name, found in tangents.items():
+        for position, tangent in enumerate(found if isinstance(found, list) else [found]):
+            for rule in rules(operator, name, frozenset(flowing)) if tangent is not None else ():
+                value = evaluate(rule, tape, {**known, "position": position})  # type: ignore[arg-type]
+                tape.add(value, tangent)
     tape.pull_back()
     return {name: tape.found[root] for name, root in roots.items() if root in tape.found}
 
@@ -68,8 +72,8 @@ class _Tape:
         run = self.tools.op[name]
 
         def call(*values: Any, **attributes: Any) -> Any:
-            if not any(isinstance(value, Flow) for value in values):
-                return run(*values, **attributes)
+            if name == "Shape" or not any(isinstance(value, Flow) for value in values):
+                return run(*map(_solid, values), **attributes)
             return self._note_dense(name, values) if name in DENSE else self._note(name, values, attributes)
 
         return call
@@ -96,7 +100,15 @@ class _Tape:
                     if isinstance(value, Flow):
                         self.add(value, cotangent if factor == 1 else op.Mul(cotangent, factor))
             elif name == "Reshape":
-                self.add(first, op.Reshape(cotangent, list(first.stand_in().shape)))
+                self.add(first, op.Reshape(cotangent, op.Shape(first.stand_in())))
+            elif name == "Transpose":
+                self.add(first, op.Transpose(cotangent, [second.index(axis) for axis in range(len(second))]))
+            elif name == "ReduceSum":
+                self.add(first, _spread(op, cotangent, first.stand_in(), second))
+            elif name == "Gather":
+                self.add(first, op.UnsortedSegmentSum(cotangent, second, op.rows(first.stand_in())))
+            elif name == "GatherNd":
+                self.add(first, _scattered(op, cotangent, first.stand_in(), second))
             elif isinstance(first, Flow):  # a product or a quotient, which is linear in one of the two
                 self.add(first, op[name](cotangent, second))
             else:
@@ -149,6 +161,19 @@ class _Tape:
                 arrived = reached.get(pin.name)
                 known[f"d_{pin.name}"] = self.tools.zeros_like(flow.stand_in()) if arrived is None else arrived
         return known
+
+
+def _spread(op: Namespace, sums: Any, like: Any, axes: Sequence[int]) -> Any:
+    """What a sum along `axes` spreads back to all that it is the sum of."""
+    kept = [1 if axis in axes else size for axis, size in enumerate(like.shape)]
+    return op.Mul(op.OnesLike(like), op.Reshape(sums, kept))
+
+
+def _scattered(op: Namespace, values: Any, like: Any, indices: Any) -> Any:
+    """What was gathered from places of `like`, put back there."""
+    shape = op.Shape(like)
+    places = op.SparseReduceSegments(indices, shape, [], dense=True)
+    return op.Reshape(op.UnsortedSegmentSum(values, places, prod(shape)), shape)
 
 
 def _solid(value: Any) -> Any:

@@ -31,6 +31,7 @@ NONTEMPORAL = (
     1 << 22
 )  # results from this size on are written by non-temporal stores, which do not read their lines first
 LEAST_SCRATCH = 1 << 22
+SMALL_SCRATCH = 1 << 14
 MOST_SCRATCH = 1 << 28
 LARGE = 1 << 26  # requests below this many bytes are not worth a look at the machine
 
@@ -270,6 +271,8 @@ def scratch(size: int, dtype: Any) -> Array:
     New pages cost more than what is written to them, so small calls would pay more for scratch than for work.
     """
     nbytes = size * np.dtype(dtype).itemsize
+    if nbytes <= SMALL_SCRATCH:
+        return np.empty(size, dtype)  # from pages that the process has
     if nbytes > MOST_SCRATCH:
         return allocate((size,), dtype)
     try:

@@ -14,13 +14,14 @@ import numpy as np
 
 from rowgrad._ops import OPERATORS, Operator, Pin, checks
 from rowgrad._ops.results import RowGradient
-from rowgrad._ops.shapes import infer, is_open
+from rowgrad._ops.shapes import has_columns, infer
 from rowgrad._runtime import arrays, dtypes
 from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfRangeError, RowgradError
 
 Shape = tuple[int, ...]
 SIZES = ("[rank]", "[axes]")  # inputs that hold sizes or dimensions
+AXES = ("split_dim",)  # counts that number dimensions, and may be negative
 STAND_IN = 1 << 30  # what stands for a size that is a symbol, while shapes are inferred
 
 
@@ -29,7 +30,8 @@ class Call(NamedTuple):
 
     `counts` holds, for each input, its number if it is a count, else None; `shapes` those of the arrays, in order;
     `results` the shape and type of each output, with None for a size that only running tells. `most` is the size
-    that a compact gradient is padded to, `is_portable` whether kernels are not to be used.
+    that a compact gradient is padded to, `is_portable` whether kernels are not to be used. `many` holds, for each
+    input, how many arrays it takes, None for the usual one; it is empty if there is no input that takes a list.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Call(NamedTuple):
     results: tuple[tuple[tuple[int | None, ...], str], ...]
     most: int | None
     is_portable: bool
+    many: tuple[int | None, ...] = ()
 
     @property
     def operator(self) -> Operator:
@@ -51,9 +54,29 @@ class Call(NamedTuple):
         return dict(self.attributes)
 
     def inputs(self, values: Sequence[Any]) -> list[Any]:
-        """All inputs in order: the counts, and between them `values`."""
+        """All inputs in order: the counts, and between them `values`, those of one input as a list."""
         rest = iter(values)
-        return [next(rest) if count is None else count for count in self.counts]
+        if not self.many:
+            return [next(rest) if count is None else count for count in self.counts]
+        return [count if count is not None else next(rest) if size is None else [next(rest) for _ in range(size)]
+                for count, size in zip(self.counts, self.many, strict=True)]  # fmt: skip
+
+    def arrays(self) -> list[tuple[str, int | None]]:
+        """The name of the input that each array is of, and its position among those of that input, if it takes many."""
+        many = self.many or (None,) * len(self.counts)
+        pins = zip(self.operator.inputs, self.counts, many, strict=True)
+        return [(pin.name, position) for pin, count, size in pins if count is None
+                for position in ([None] if size is None else range(size))]  # fmt: skip
+
+    def by_name(self, values: Sequence[Any]) -> dict[str, Any]:
+        """The arrays, or what there is for each, by the names of the inputs."""
+        found: dict[str, Any] = {}
+        for (name, position), value in zip(self.arrays(), values, strict=True):
+            if position is None:
+                found[name] = value
+            else:
+                found.setdefault(name, []).append(value)
+        return found
 
     def structs(self) -> list[jax.ShapeDtypeStruct]:
         """The outputs as a traced program must know them; sizes that only running tells are an error here."""
@@ -95,22 +118,27 @@ def _bind(operator: Operator, values: Sequence[Any], settings: Mapping[str, Any]
                if jax.export.is_symbolic_dim(value)}  # fmt: skip
     values = [STAND_IN + i if pin.name in symbols else value
               for i, (pin, value) in enumerate(zip(operator.inputs, values, strict=True))]  # fmt: skip
-    of_jax = [arrays.kind_of(value) is arrays.JAX for value in values]
     stand_ins = [
-        _number(operator, pin.name, value) if count else _empty(value) if mine else value
-        for pin, value, count, mine in zip(operator.inputs, values, is_count, of_jax, strict=True)
+        _number(operator, pin.name, value) if count else _stand_in(value, pin.many)
+        for pin, value, count in zip(operator.inputs, values, is_count, strict=True)
     ]
     fitted = operator._fit(tuple(stand_ins))
     counts, given = [], []
     known: dict[str, Any] = {}
-    shapes: dict[str, Shape] = {}
+    shapes: dict[str, Any] = {}
     bound: dict[str, np.dtype[Any]] = {}
-    for pin, value, fit, count, mine in zip(operator.inputs, values, fitted, is_count, of_jax, strict=True):
-        counts.append(checks.count(pin.name, fit) if count else None)
+    for pin, value, fit, count in zip(operator.inputs, values, fitted, is_count, strict=True):
+        counts.append(checks.count(pin.name, fit, least=None if pin.name in AXES else 0) if count else None)
         if count:
             known[pin.name], shapes[pin.name] = fit, ()
             continue
-        array = _typed(value, _canonical(fit.dtype)) if mine else in_jax_types(pin.name, fit)
+        if pin.many:
+            parts = [_array(pin, part, like) for part, like in zip(value, fit, strict=True)]
+            bound.setdefault(pin.dtype, fit[0].dtype)
+            shapes[pin.name] = [part.shape for part in parts]
+            given.extend(parts)
+            continue
+        array = _array(pin, value, fit)
         bound.setdefault(pin.dtype, fit.dtype)
         if not isinstance(array, jax.core.Tracer) and _tells_sizes(pin, operator):
             known[pin.name] = np.asarray(array)
@@ -122,8 +150,21 @@ def _bind(operator: Operator, values: Sequence[Any], settings: Mapping[str, Any]
         counts, results = _with_symbols(operator, symbols, counts, results)
     most = _checked_most(operator, most, counts, results_of(operator, results))
     call = Call(operator.name, tuple(counts), tuple((a.shape, dtypes.name_of(a.dtype)) for a in given),
-                tuple(sorted(settings.items())), tuple(results), most, is_portable)  # fmt: skip
+                tuple(sorted(settings.items())), tuple(results), most, is_portable,
+                _layout(operator, fitted))  # fmt: skip
     return call, given
+
+
+def _layout(operator: Operator, fitted: Sequence[Any]) -> tuple[int | None, ...]:
+    if not any(pin.many for pin in operator.inputs):
+        return ()
+    return tuple(len(fit) if pin.many else None for pin, fit in zip(operator.inputs, fitted, strict=True))
+
+
+def _array(pin: Pin, value: Any, fit: Array) -> Any:
+    """A caller's array as one that JAX takes; `fit` is it, or stands for it."""
+    is_jax = arrays.kind_of(value) is arrays.JAX
+    return _typed(value, _canonical(fit.dtype)) if is_jax else in_jax_types(pin.name, fit)
 
 
 def _with_symbols(operator: Operator, symbols: Mapping[str, Any], counts: list[Any], results: list[Any]) -> (
@@ -148,7 +189,7 @@ def results_of(operator: Operator, results: Sequence[Any]) -> dict[str, Any]:
 
 def _check_rows(operator: Operator, shapes: Mapping[str, Shape]) -> None:
     """Rows of several inputs have one shape, as operators find when they run; a traced program would broadcast."""
-    pins = [pin for pin in operator.inputs if is_open(pin)]
+    pins = [pin for pin in operator.inputs if has_columns(pin)]
     for first, pin in itertools.pairwise(pins):
         if shapes[pin.name][1:] != shapes[first.name][1:]:
             raise InvalidArgumentError(
@@ -193,8 +234,11 @@ def _tells_sizes(pin: Pin, operator: Operator) -> bool:
     return f"{pin.name}[" in _sizes_told(operator) or f"last({pin.name})" in _sizes_told(operator)
 
 
-def _empty(value: Any) -> "np.ndarray[Any, Any]":
-    return np.empty((0,) * value.ndim, value.dtype)
+def _stand_in(value: Any, many: bool) -> Any:
+    """What types are settled by: an empty array for one of JAX's, everything else as it is."""
+    if many and isinstance(value, list | tuple):
+        return [_stand_in(part, False) for part in value]
+    return np.empty((0,) * value.ndim, value.dtype) if arrays.kind_of(value) is arrays.JAX else value
 
 
 def _canonical(dtype: "np.dtype[Any]") -> "np.dtype[Any]":

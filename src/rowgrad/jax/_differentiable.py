@@ -17,11 +17,11 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from rowgrad._ops import OPERATORS, Operator
+from rowgrad._ops import OPERATORS, Operator, size_lists
 from rowgrad._ops.attributes import check_attributes
 from rowgrad._ops.gradients import Namespace, each, evaluate, rules
 from rowgrad._ops.rule_text import needed
-from rowgrad._ops.shapes import is_open
+from rowgrad._ops.shapes import has_columns
 from rowgrad._runtime import dtypes
 from rowgrad.errors import RowgradError
 from rowgrad.jax import _host as host
@@ -59,7 +59,7 @@ def apply(
     operator: Operator, values: Sequence[Any], attributes: Mapping[str, Any] | None = None, *, most: Any = None
 ) -> Any:
     """Run `operator` on JAX's arrays, traced or not; all inputs in order."""
-    settings = check_attributes(operator, attributes) if attributes else {}
+    settings = check_attributes(operator, attributes or {}) if attributes or operator.is_unsettled else {}
     call, given = bind(operator, values, settings, most, _portable.get())
     return call.wrap(OPERATOR.bind(*_varying_alike(given), call=call))
 
@@ -71,11 +71,17 @@ def _applied(operator: Operator) -> Callable[..., Any]:
 
 # The dense operators that rules call, which JAX differentiates itself.
 DENSE = {
+    **size_lists.FUNCTIONS,
     "Mul": jnp.multiply,
     "Div": jnp.divide,
     "Sub": jnp.subtract,
     "OnesLike": jnp.ones_like,
+    "ZerosLike": jnp.zeros_like,
     "Reshape": jnp.reshape,
+    "Transpose": jnp.transpose,
+    "Gather": lambda params, indices: params[indices],
+    "GatherNd": lambda params, indices: params[tuple(jnp.moveaxis(indices, -1, 0))],
+    "ReduceSum": lambda values, axes: jnp.sum(values, tuple(axes)),
 }
 OP = Namespace(OPERATORS, _applied, lambda array: array.shape[0], DENSE)
 
@@ -178,12 +184,10 @@ def _pull_back(cotangents: Sequence[Any], *values: Any, call: Call) -> list[Any]
     if all(isinstance(cotangent, ad.Zero) for cotangent in cotangents):
         return [ad.Zero(value.aval) if is_it else None for value, is_it in zip(values, unknown, strict=True)]
     # A call is linear in what is unknown, so rules can ask for its shape only, and zeros do.
-    zeros = {
-        name: jnp.zeros(shape, dtypes.NUMPY[dtype])
-        for name, (shape, dtype), is_it in zip(_arrays(call), call.shapes, unknown, strict=True)
-        if is_it and name in _needed(call.operator)
-    }
-    saved = zeros | _by_name(call, values)
+    saved = _by_name(call, [
+        jnp.zeros(shape, dtypes.NUMPY[dtype]) if is_it and name in _needed(call.operator) else value
+        for (name, _), value, (shape, dtype), is_it in zip(call.arrays(), values, call.shapes, unknown, strict=True)
+    ])  # fmt: skip
     if any(pin.name in _needed(call.operator) for pin in call.operator.outputs):
         # Results that rules use, such as which rows occur, do not depend on what the call is linear in.
         known = [
@@ -197,33 +201,32 @@ ad.primitive_jvps[OPERATOR] = _push_forward
 ad.primitive_transposes[OPERATOR] = _pull_back
 
 
-def _arrays(call: Call) -> list[str]:
-    """The names of the inputs that are arrays, in order."""
-    return [pin.name for pin, count in zip(call.operator.inputs, call.counts, strict=True) if count is None]
-
-
 def _by_name(call: Call, values: Sequence[Any]) -> dict[str, Any]:
-    return {n: v for n, v in zip(_arrays(call), values, strict=True) if not ad.is_undefined_primal(v)}
+    """The arrays that are known, by the names of the inputs."""
+    return {name: value for name, value in call.by_name(values).items()
+            if not any(map(ad.is_undefined_primal, value if isinstance(value, list) else [value]))}  # fmt: skip
 
 
 def _flows(call: Call, position: int) -> bool:
     """Whether anything flows back to an argument."""
-    return _arrays(call)[position] in call.operator.gradient and call.shapes[position][1] not in dtypes.INTEGERS
+    return call.arrays()[position][0] in call.operator.gradient and call.shapes[position][1] not in dtypes.INTEGERS
 
 
 def _flowing_back(call: Call, position: int, saved: Mapping[str, Any], cotangents: Mapping[int, Any]) -> Any:
     """What flows back to an argument from the results that `cotangents` has; zeros if nothing does."""
-    operator, name = call.operator, _arrays(call)[position]
+    operator, (name, place) = call.operator, call.arrays()[position]
     shape, dtype = call.shapes[position]
     flowing = {operator.outputs[i].name: cotangent for i, cotangent in cotangents.items()}
     stated = rules(operator, name, frozenset(flowing))
     if not stated:
         return jnp.zeros(shape, dtypes.NUMPY[dtype])
-    shapes = dict(zip(_arrays(call), call.shapes, strict=True))
-    known: dict[str, Any] = {pin.dtype: shapes[pin.name][1] for pin in operator.inputs if pin.name in shapes}
-    known |= {other: jax.ShapeDtypeStruct(shape, dtypes.NUMPY[dtype]) for other, (shape, dtype) in shapes.items()}
+    structs = [jax.ShapeDtypeStruct(shape, dtypes.NUMPY[dtype]) for shape, dtype in call.shapes]
+    types = {other: dtype for (other, _), (_, dtype) in zip(call.arrays(), call.shapes, strict=True)}
+    known: dict[str, Any] = {pin.dtype: types[pin.name] for pin in operator.inputs if pin.name in types}
+    known |= call.by_name(structs) | {"position": place}
     known |= {pin.name: count for pin, count in zip(operator.inputs, call.counts, strict=True) if count is not None}
-    known |= {f"d_{output}": cotangent for output, cotangent in flowing.items()} | call.settings | dict(saved)
+    known |= {f"d_{output}": cotangent for output, cotangent in flowing.items()}
+    known |= check_attributes(operator, call.settings) | dict(saved)
     with _as_in(call):
         terms = [evaluate(rule, OP, known) for rule in stated]
     return sum(terms[1:], start=terms[0])
@@ -266,10 +269,13 @@ batching.primitive_batchers[OPERATOR] = _batch
 def _in_columns(call: Call, is_batched: Sequence[bool]) -> bool:
     """Whether the batch can stand in further columns of one call: ids and results that have none are shared."""
     operator = call.operator
+    if call.many:
+        return False
     arrays = [pin for pin, count in zip(operator.inputs, call.counts, strict=True) if count is None]
     batched = [pin for pin, is_it in zip(arrays, is_batched, strict=True) if is_it]
-    return all(is_open(pin) and pin.name in operator.gradient for pin in batched) and all(
-        is_open(pin) or name in dtypes.INTEGERS for pin, (_, name) in zip(operator.outputs, call.results, strict=True)
+    return all(has_columns(pin) and pin.name in operator.gradient for pin in batched) and all(
+        has_columns(pin) or name in dtypes.INTEGERS
+        for pin, (_, name) in zip(operator.outputs, call.results, strict=True)
     )
 
 
@@ -282,13 +288,13 @@ def _call_in_columns(
     for pin, is_it, value in zip(pins, is_batched, values, strict=True):
         if is_it:
             moved.append(jnp.moveaxis(value, 0, 1))
-        elif is_open(pin):  # as many columns as the others
+        elif has_columns(pin):  # as many columns as the others
             moved.append(jnp.broadcast_to(value[:, None], (len(value), size, *value.shape[1:])))
         else:
             moved.append(value)
     wide, given = bind(operator, call.inputs(moved), call.settings, call.most, call.is_portable)
     results = OPERATOR.bind(*given, call=wide)
-    is_out = tuple(map(is_open, operator.outputs))
+    is_out = tuple(map(has_columns, operator.outputs))
     return tuple(jnp.moveaxis(r, 1, 0) if o else r for r, o in zip(results, is_out, strict=True)), is_out
 
 

@@ -73,7 +73,14 @@ def _text(call: Call) -> str:
     types = [name for _, name in (*call.shapes, *call.results)]
     counted = [i for i, count in enumerate(call.counts) if count is not None]
     width = _native.vector(call)
-    said = {"op": call.name, "settings": call.settings, "most": call.most, "types": types, "counted": counted}
+    said: dict[str, Any] = {
+        "op": call.name,
+        "settings": call.settings,
+        "most": call.most,
+        "types": types,
+        "counted": counted,
+    }
+    said |= {"many": call.many} if call.many else {}
     return json.dumps(said | {"width": width}, sort_keys=True)
 
 
@@ -128,7 +135,7 @@ def _run(frame: int) -> None:
     ]
     shapes, results = ([(array.shape, dtypes.name_of(array.dtype)) for array in arrays] for arrays in (values, outs))
     call = Call(said["op"], tuple(counts), tuple(shapes), tuple(sorted(said["settings"].items())), tuple(results),
-                said["most"], False)  # fmt: skip
+                said["most"], False, tuple(said.get("many", ())))  # fmt: skip
     try:
         host.fill(call, outs, values)
     except RowgradError as error:

@@ -27,7 +27,7 @@ Layout = tuple[int | None, ...]  # for each input, how many arrays it takes; Non
 @tf.autograph.experimental.do_not_convert
 def apply(operator: Operator, values: Sequence[Any], attributes: Mapping[str, Any] | None = None) -> Any:
     """Run `operator` on TensorFlow's tensors and whatever else has values; all inputs in order."""
-    settings = check_attributes(operator, attributes) if attributes else {}
+    settings = check_attributes(operator, attributes or {}) if attributes or operator.is_unsettled else {}
     try:
         tensors, layout, types = _tensors(operator, values)
         results = _differentiable(operator, settings, layout, types)(*tensors)
@@ -49,7 +49,22 @@ def _rows(array: Any) -> Any:
 
 
 # The dense operators that rules call, which TensorFlow differentiates itself.
-DENSE = {"Mul": tf.multiply, "Div": tf.divide, "Sub": tf.subtract, "OnesLike": tf.ones_like, "Reshape": tf.reshape}
+DENSE = {
+    "Mul": tf.multiply,
+    "Div": tf.divide,
+    "Sub": tf.subtract,
+    "OnesLike": tf.ones_like,
+    "ZerosLike": tf.zeros_like,
+    "Reshape": tf.reshape,
+    "Transpose": tf.transpose,
+    "Gather": tf.gather,
+    "GatherNd": tf.gather_nd,
+    "ReduceSum": tf.reduce_sum,
+    "BroadcastGradientArgs": lambda s0, s1: tf.raw_ops.BroadcastGradientArgs(s0=s0, s1=s1),
+    "Concat": tf.concat,
+    "Shape": tf.shape,
+    "Slice": tf.slice,
+}
 OP = Namespace(OPERATORS, _applied, _rows, DENSE)
 
 
@@ -245,7 +260,8 @@ def _gradients(
         if cotangent is not None and (result.dtype.is_floating or result.dtype.is_complex)
     }
     inputs = dict(zip((pin.name for pin in operator.inputs), _unflattened(layout, tensors), strict=True))
-    known = {name: dtypes.name_of(dtype) for name, dtype in types.items()} | dict(settings)
+    known = {name: dtypes.name_of(dtype) for name, dtype in types.items()}
+    known |= check_attributes(operator, settings)
     known |= {**dict(zip(pins, results, strict=True)), **inputs, **flowing}
     flows = frozenset(name.removeprefix("d_") for name in flowing)
     found: list[Any] = []

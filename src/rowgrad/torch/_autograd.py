@@ -13,7 +13,7 @@ import torch
 from torch._functorch.autograd_function import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 
-from rowgrad._ops import Operator
+from rowgrad._ops import Operator, size_lists
 from rowgrad._ops.catalogue import Rule
 from rowgrad._ops.gradients import Namespace, each, evaluate, mentioned, rules
 from rowgrad._ops.rule_text import needed
@@ -49,11 +49,17 @@ def _applied(operator: Operator) -> Callable[..., Any]:
 
 # The dense operators that rules call, which PyTorch differentiates itself.
 DENSE = {
+    **size_lists.FUNCTIONS,
     "Mul": torch.mul,
     "Div": torch.div,
     "Sub": torch.sub,
     "OnesLike": torch.ones_like,
+    "ZerosLike": torch.zeros_like,
     "Reshape": torch.reshape,
+    "Transpose": torch.permute,
+    "Gather": lambda params, indices: params[indices],
+    "GatherNd": lambda params, indices: params[tuple(indices.unbind(-1))],
+    "ReduceSum": lambda values, axes: values.sum(axes) if axes else values,
 }
 OP = Namespace({operator.name: operator for operator in supported()}, _applied, _rows, DENSE)
 TOOLS = Tools(OP, lambda value: NAMES[value.dtype], torch.zeros_like)
@@ -76,6 +82,7 @@ class Gradient:
         self.counted = tuple(i for i, name in enumerate(self.inputs) if name in names - whole)
         self.kept_outputs = tuple(i for i, name in enumerate(self.outputs) if name in whole)
         self.types = tuple(variable for variable in operator.types if variable in names)
+        self.many = frozenset(i for i, role in enumerate(self.roles) if role is Role.TENSORS)
         self.several = sum(f"d_{name}" in names for name in self.outputs) > 1
 
     def kernel(self) -> Callable[..., Any]:
@@ -83,8 +90,7 @@ class Gradient:
         overload = getattr(torch.ops.rowgrad, snake_case(self.operator.name)).default
         redispatch, below = overload.redispatch, torch._C._after_autograd_keyset
         cpu, kernels, on_cpu = torch._C.DispatchKey.CPU, below.remove(torch._C.DispatchKey.ADInplaceOrView), self.on_cpu
-        positions = self.differentiable
-        keep, back = self.keep, self.back
+        keep, back, differentiable = self.keep, self.back, self.parts
 
         def forward(ctx: Any, call: tuple[Any, ...], *_: Any) -> Any:
             keyset, values, attributes, changing = call
@@ -116,14 +122,14 @@ class Gradient:
         record = super(torch.autograd.Function, function).apply  # type: ignore[misc]
 
         def kernel(keyset: Any, *values: Any, **attributes: Any) -> Any:
-            for i in positions:
-                if has_tangent(values[i]):
+            tensors = differentiable(values)
+            for tensor in tensors:
+                if has_tangent(tensor):
                     # What requires no gradient is recorded too: that is how PyTorch finds `jvp`.
                     call = (keyset, values, attributes, True)
                     with enable_single_level_autograd_function():
-                        return record(call, *(values[i] for i in positions))
+                        return record(call, *tensors)
             if torch.is_grad_enabled():
-                tensors = [values[i] for i in positions]
                 for tensor in tensors:
                     if tensor.requires_grad:
                         call = (keyset, values, attributes, False)
@@ -132,7 +138,7 @@ class Gradient:
                         with enable_single_level_autograd_function():
                             return record(call, *tensors)
                 nested = torch._C._are_functorch_transforms_active()
-                if not nested and any(isinstance(value, torch.Tensor) and value.requires_grad for value in values):
+                if not nested and any(map(_requires_grad, values)):
                     with torch.no_grad(), torch._C._AutoDispatchBelowAutograd():  # no gradient flows back from here
                         return redispatch(keyset & below, *values, **attributes)
             if (keyset & kernels).highestPriorityTypeId() == cpu:
@@ -143,21 +149,36 @@ class Gradient:
 
         return kernel
 
+    def parts(self, values: tuple[Any, ...]) -> list[Any]:
+        """The tensors that a gradient may flow back to, one after the other."""
+        if not self.many:
+            return [values[i] for i in self.differentiable]
+        return [part for i in self.differentiable for part in (values[i] if i in self.many else (values[i],))]
+
+    def _by_pin(self, found: Any, values: tuple[Any, ...]) -> dict[str, Any]:
+        """What there is for each of `parts`, by the names of the inputs; a list for one that takes many."""
+        rest = iter(found)
+        return {self.inputs[i]: [next(rest) for _ in values[i]] if i in self.many else next(rest)
+                for i in self.differentiable}  # fmt: skip
+
     def keep(self, ctx: Any, inputs: tuple[Any, ...], attributes: dict[str, Any], output: Any, changing: bool) -> None:
         """Put aside what the rules mention; if inputs are changing, everything until `jvp`, which comes next."""
         ctx.set_materialize_grads(False)
         outputs = output if self.operator.result is not None else (output,)
         names: dict[str, Any] = {self.inputs[i]: _Rows(inputs[i].shape[0]) for i in self.counted}
         tensors: list[Any] = []
-        places: list[str] = []
+        places: list[tuple[str, int | None]] = []  # the name, and how many tensors it has, None for one
         for i in self.kept_inputs:
             if self.roles[i] is Role.TENSOR:
-                places.append(self.inputs[i])
+                places.append((self.inputs[i], None))
                 tensors.append(inputs[i])
+            elif self.roles[i] is Role.TENSORS:
+                places.append((self.inputs[i], len(inputs[i])))
+                tensors.extend(inputs[i])
             else:
                 names[self.inputs[i]] = inputs[i]
         for i in self.kept_outputs:
-            places.append(self.outputs[i])
+            places.append((self.outputs[i], None))
             tensors.append(outputs[i])
         ctx.save_for_backward(*tensors)
         if self.operator.attributes:
@@ -165,18 +186,23 @@ class Gradient:
         if self.types:
             names |= self._type_names(inputs)
         likes = [(o.shape, o.dtype, o.device) for o in outputs] if self.several else None
-        ctx.known = (names, places, likes)
+        counts = [len(inputs[i]) if i in self.many else None for i in self.differentiable]
+        ctx.known = (names, places, likes, counts)
         if changing:
             ctx.call = inputs, attributes, outputs
 
     def _type_names(self, inputs: tuple[Any, ...]) -> dict[str, str]:
-        return {pin.dtype: NAMES[value.dtype] for pin, value in zip(self.operator.inputs, inputs, strict=True)
+        return {pin.dtype: NAMES[(value[0] if pin.many else value).dtype]
+                for pin, value in zip(self.operator.inputs, inputs, strict=True)
                 if pin.dtype in self.types}  # fmt: skip
 
     def back(self, ctx: Any, flowing: tuple[Any, ...]) -> list[Any]:
         """The gradients of the differentiable inputs, one after the other; where nothing flows, None."""
-        fixed, places, likes = ctx.known
-        names = {**fixed, **dict(zip(places, ctx.saved_tensors, strict=True))}
+        fixed, places, likes, counts = ctx.known
+        saved = iter(ctx.saved_tensors)
+        names = dict(fixed)
+        for name, count in places:
+            names[name] = next(saved) if count is None else [next(saved) for _ in range(count)]
         reached = []
         for i, gradient in enumerate(flowing):
             name = self.outputs[i]
@@ -186,8 +212,12 @@ class Gradient:
             elif likes is not None:
                 shape, dtype, device = likes[i]
                 names[f"d_{name}"] = torch.zeros(shape, dtype=dtype, device=device)
-        return [self._sum(self.inputs[i], tuple(reached), names) if wanted else None
-                for i, wanted in zip(self.differentiable, ctx.needs_input_grad[1:], strict=True)]  # fmt: skip
+        wanted, found = iter(ctx.needs_input_grad[1:]), []
+        for i, count in zip(self.differentiable, counts, strict=True):
+            for position in range(1 if count is None else count):
+                known = names if count is None else {**names, "position": position}
+                found.append(self._sum(self.inputs[i], tuple(reached), known) if next(wanted) else None)
+        return found
 
     def forth(
         self, inputs: tuple[Any, ...], attributes: dict[str, Any], outputs: tuple[Any, ...], tangents: tuple[Any, ...]
@@ -196,8 +226,7 @@ class Gradient:
         names: dict[str, Any] = {name: _primal(value) for name, value in zip(self.inputs, inputs, strict=True)}
         names |= dict(zip(self.outputs, outputs, strict=True))
         names |= self._type_names(inputs) | settings(self.operator, attributes)
-        changing = {self.inputs[i]: tangent for i, tangent in zip(self.differentiable, tangents, strict=True)
-                    if tangent is not None}  # fmt: skip
+        changing = {name: found for name, found in self._by_pin(tangents, inputs).items() if found is not None}
         flowing = [name for name in self.outputs if names[name].is_floating_point() or names[name].is_complex()]
         found = push_forward(TOOLS, self.operator, names, flowing, changing)
         given = tuple(found.get(name) for name in self.outputs)
@@ -215,7 +244,15 @@ class Gradient:
 
 def _primal(value: Any) -> Any:
     """A tensor without its derivative forward."""
+    if isinstance(value, list | tuple):
+        return [_primal(part) for part in value]
     return torch._VF._unpack_dual(value, level=0)[0] if isinstance(value, torch.Tensor) else value
+
+
+def _requires_grad(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(map(_requires_grad, value))
+    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def _forward_mode(enabled: bool) -> Any:

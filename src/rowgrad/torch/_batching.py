@@ -12,25 +12,22 @@ from typing import Any
 
 import torch
 
-from rowgrad._ops import Operator, Pin
-from rowgrad._ops.shapes import is_open, parts_of
+from rowgrad._ops import Operator
+from rowgrad._ops.shapes import has_columns, is_open, parts_of
 from rowgrad.errors import InvalidArgumentError
+from rowgrad.torch._fake import inferred
 from rowgrad.torch._schema import snake_case
 
 
 @cache
 def _takes_columns(operator: Operator) -> frozenset[int]:
     """The inputs whose batch can become a column: rows of any further dimensions, each column computed on its own."""
-    columns = {i for i, pin in enumerate(operator.inputs) if _has_rows(pin) and is_open(pin)}
+    columns = {i for i, pin in enumerate(operator.inputs) if has_columns(pin)}
     values = {operator.inputs[i].dtype for i in columns if operator.inputs[i].dtype in operator.types}
     # A result of values that has no columns (a dot product) has summed over them.
     if any(not is_open(pin) and (pin.dtype in values or pin.dtype not in _whole(operator)) for pin in operator.outputs):
         return frozenset()
     return frozenset(columns)
-
-
-def _has_rows(pin: Pin) -> bool:
-    return len(parts_of(pin.shape)) > 1
 
 
 def _whole(operator: Operator) -> set[str]:
@@ -44,23 +41,29 @@ def vmap_rule(operator: Operator) -> Callable[..., Any]:
     overload = getattr(torch.ops.rowgrad, snake_case(operator.name)).default
 
     def rule(info: Any, in_dims: tuple[Any, ...], *values: Any, **attributes: Any) -> Any:
-        # For a list of sizes there is a list of dimensions, all None.
-        in_dims = tuple(None if isinstance(dim, list) else dim for dim in in_dims)
+        # For a list there is a list of dimensions; those of sizes are all None.
+        in_dims = tuple(None if isinstance(dim, list | tuple) and set(dim) == {None} else dim for dim in in_dims)
         batched = frozenset(i for i, dim in enumerate(in_dims) if dim is not None)
         columns = _takes_columns(operator)
         if batched and batched <= columns and not _decides_rows(operator, batched):
             return _as_columns(operator, overload, columns, info.batch_size, in_dims, values, attributes)
-        _refuse_unknown_sizes(operator, batched)
-        results = [
-            overload(*(value if dim is None else value.select(dim, i)
-                       for value, dim in zip(values, in_dims, strict=True)), **attributes)
-            for i in range(info.batch_size)
-        ]  # fmt: skip
+        elements = [tuple(_element(value, dim, i) for value, dim in zip(values, in_dims, strict=True))
+                    for i in range(info.batch_size)]  # fmt: skip
+        if elements:
+            _refuse_unknown_sizes(operator, batched, elements[0], attributes)
+        results = [overload(*element, **attributes) for element in elements]
         if operator.result is None:
             return torch.stack(results), 0
         return tuple(map(torch.stack, zip(*results, strict=True))), (0,) * len(operator.outputs)
 
     return rule
+
+
+def _element(value: Any, dim: Any, position: int) -> Any:
+    """What one call of a batch takes."""
+    if isinstance(dim, list | tuple):
+        return [_element(part, of_part, position) for part, of_part in zip(value, dim, strict=True)]
+    return value if dim is None else value.select(dim, position)
 
 
 def _decides_rows(operator: Operator, batched: frozenset[int]) -> bool:
@@ -86,9 +89,14 @@ def _as_columns(operator: Operator, overload: Any, columns: frozenset[int], size
     return results, dims
 
 
-def _refuse_unknown_sizes(operator: Operator, batched: frozenset[int]) -> None:
+def _refuse_unknown_sizes(
+    operator: Operator, batched: frozenset[int], values: tuple[Any, ...], attributes: dict[str, Any]
+) -> None:
     """An output whose size depends on values of a batched input has as many sizes as the batch has elements."""
+    known = inferred(operator, values, attributes) if operator.shape_rule else {}
     for pin in operator.outputs:
+        if None not in (known.get(pin.name) or (None,)):
+            continue
         for part in parts_of(pin.shape):
             if _depends_on_values(part, operator):
                 raise InvalidArgumentError(

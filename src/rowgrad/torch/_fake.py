@@ -16,6 +16,7 @@ from rowgrad._ops import Operator, Pin
 from rowgrad._ops.pins import Input
 from rowgrad._ops.shapes import infer, parts_of
 from rowgrad._runtime import dtypes
+from rowgrad.torch._kernels import device_of
 from rowgrad.torch._schema import DTYPES, NAMES, Role, roles, settings
 
 
@@ -36,17 +37,13 @@ def fake_kernel(operator: Operator) -> Callable[..., Any]:
     return fake
 
 
-def device_of(values: tuple[Any, ...]) -> torch.device:
-    """The device of the first tensor."""
-    device: torch.device = next(value.device for value in values if isinstance(value, torch.Tensor))
-    return device
-
-
 def result_dtypes(operator: Operator, values: tuple[Any, ...], attributes: dict[str, Any]) -> list[torch.dtype]:
     """The types of the outputs; an input of a type that its pin does not take is refused here already."""
     known: dict[str, torch.dtype] = {}
     for fitter, value in zip(operator.fitters, values, strict=True):
-        if isinstance(value, torch.Tensor):
+        if fitter.pin.many:
+            known.setdefault(fitter.pin.dtype, settled(operator, fitter, value[0].dtype))
+        elif isinstance(value, torch.Tensor):
             known.setdefault(fitter.pin.dtype, settled(operator, fitter, value.dtype))
         else:
             known.setdefault(fitter.pin.dtype, torch.int64)
@@ -67,7 +64,7 @@ def settled(operator: Operator, fitter: Input, dtype: torch.dtype) -> torch.dtyp
     name = NAMES.get(dtype)
     array = np.empty((0,) * (1 + fitter.is_count), dtypes.NUMPY[name] if name else np.dtype("V2"))
     try:
-        fitted = fitter.fit(array)
+        fitted = Input.fit(fitter, array)
     except Exception as error:
         error.op = operator.name  # type: ignore[attr-defined]
         raise
@@ -80,6 +77,8 @@ def _shapes(operator: Operator, values: tuple[Any, ...]) -> dict[str, Any]:
         match role:
             case Role.TENSOR:
                 shapes[pin.name] = tuple(value.shape)
+            case Role.TENSORS:
+                shapes[pin.name] = [tuple(part.shape) for part in value]
             case Role.SIZES:
                 shapes[pin.name] = (len(value),)
             case Role.COUNT:
@@ -87,16 +86,26 @@ def _shapes(operator: Operator, values: tuple[Any, ...]) -> dict[str, Any]:
     return shapes
 
 
+def _numbers(operator: Operator, values: tuple[Any, ...]) -> dict[str, Any]:
+    """The counts and lists of sizes among the inputs."""
+    return {pin.name: value for pin, role, value in zip(operator.inputs, roles(operator), values, strict=True)
+            if role in (Role.COUNT, Role.SIZES)}  # fmt: skip
+
+
+def inferred(operator: Operator, values: tuple[Any, ...], attributes: dict[str, Any]) -> dict[str, Any]:
+    """The shapes of the outputs, as far as they are known before a run."""
+    numbers = _numbers(operator, values) if operator.shape_rule else {}
+    return infer(operator, _shapes(operator, values), numbers, attributes)
+
+
 def _result_shapes(operator: Operator, values: tuple[Any, ...], attributes: dict[str, Any]) -> dict[str, Any]:
     """Shapes as the pins spell them; sizes stay symbols where they are."""
-    numbers = {pin.name: value for pin, role, value in zip(operator.inputs, roles(operator), values, strict=True)
-               if role in (Role.COUNT, Role.SIZES)}  # fmt: skip
-    sizes = {name: value for name, value in numbers.items() if isinstance(value, list)}
-    inferred = infer(operator, _shapes(operator, values), sizes if operator.shape_rule else {}, attributes)
+    numbers = _numbers(operator, values)
+    found = inferred(operator, values, attributes)
     symbols: dict[str, Any] = {}
     shapes: dict[str, Any] = {}
     for pin in operator.outputs:
-        stated, shape = parts_of(pin.shape), list(inferred[pin.name] or ())
+        stated, shape = parts_of(pin.shape), list(found[pin.name] or ())
         for axis, size in enumerate(shape):
             if size is None:
                 shape[axis] = _size(stated[axis], numbers, symbols)

@@ -11,7 +11,7 @@ import torch
 from rowgrad._ops import Operator
 from rowgrad._ops.callables import FrontEnd, attribute_options, make_functions
 from rowgrad.errors import DTypeError, InvalidArgumentError
-from rowgrad.torch._schema import DTYPES, Role, roles, snake_case
+from rowgrad.torch._schema import DTYPES, Role, roles, settings, snake_case
 
 WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.uint16, torch.uint32, torch.uint64)
 
@@ -41,11 +41,15 @@ def _bound(operator: Operator) -> Callable[..., Any]:
                 fits = isinstance(value, torch.Tensor)
             elif role is Role.COUNT:
                 fits = _is_count(value)
+            elif role is Role.TENSORS:
+                fits = _are_tensors(value)
             else:
                 fits = _are_sizes(value)
             if not fits:
                 values = fitted(operator, values)
                 break
+        if operator.is_unsettled:
+            settings(operator, attributes)  # PyTorch's own error names neither the operator nor the attribute
         if attributes:
             attributes = {name: DTYPES.get(value, value) if isinstance(value, str) else value
                           for name, value in attributes.items()}  # fmt: skip
@@ -59,15 +63,19 @@ def _bound(operator: Operator) -> Callable[..., Any]:
 
 def fitted(operator: Operator, values: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arguments in the form that the operator's schema takes; lists become tensors on the device of the others."""
-    tensors = [value for value in values if isinstance(value, torch.Tensor)]
-    device = tensors[0].device if tensors else None
-    like = {pin.dtype: value.dtype for pin, value in zip(operator.inputs, values, strict=True)
-            if isinstance(value, torch.Tensor)}  # fmt: skip
+    tensors = [(pin.dtype, tensor) for pin, value in zip(operator.inputs, values, strict=True)
+               for tensor in (value if pin.many and isinstance(value, list | tuple) else (value,))
+               if isinstance(tensor, torch.Tensor)]  # fmt: skip
+    device = tensors[0][1].device if tensors else None
+    like = {variable: tensor.dtype for variable, tensor in tensors}
     found = []
     for pin, role, value in zip(operator.inputs, roles(operator), values, strict=True):
         if role is Role.TENSOR and not isinstance(value, torch.Tensor):
             dtype = like.get(pin.dtype) if pin.dtype in operator.types else DTYPES[pin.dtype]
             value = _tensor(operator, pin.name, value, dtype, device)
+        elif role is Role.TENSORS and not _are_tensors(value):
+            dtype = like.get(pin.dtype) if pin.dtype in operator.types else DTYPES[pin.dtype]
+            value = _tensors(operator, pin.name, value, dtype, device)
         elif role is Role.COUNT and not _is_count(value):
             value = _count(operator, pin.name, value)
         elif role is Role.SIZES and not _are_sizes(value):
@@ -87,6 +95,20 @@ def _tensor(operator: Operator, name: str, value: Any, dtype: Any, device: Any) 
     if dtype is None or made.dtype == dtype or not torch.can_cast(made.dtype, dtype):
         return made  # what does not fit is refused, by name, where the operator looks at types
     return made.to(dtype)
+
+
+def _tensors(operator: Operator, name: str, values: Any, dtype: Any, device: Any) -> list[Any]:
+    if not isinstance(values, list | tuple) or not values:
+        raise InvalidArgumentError(
+            f"{name} must be a list of one or more tensors.",
+            code="not-a-list", argument=name, value=type(values).__name__, op=operator.name,
+        )  # fmt: skip
+    return [value if isinstance(value, torch.Tensor) else _tensor(operator, name, value, dtype, device)
+            for value in values]  # fmt: skip
+
+
+def _are_tensors(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(part, torch.Tensor) for part in value)
 
 
 def _is_count(value: Any) -> bool:

@@ -91,12 +91,25 @@ def device_kernel(operator: Operator) -> Callable[..., Any]:
     return kernel
 
 
+def device_of(values: tuple[Any, ...]) -> torch.device:
+    """The device of the first tensor."""
+    parts = (part for value in values for part in (value if isinstance(value, list | tuple) else (value,)))
+    device: torch.device = next(part.device for part in parts if isinstance(part, torch.Tensor))
+    return device
+
+
+def _on_cpu(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_on_cpu(part) for part in value]
+    return value.cpu() if isinstance(value, torch.Tensor) else value
+
+
 def _by_way_of_cpu(operator: Operator) -> Callable[..., Any]:
     compute = _by_kernels(operator)
 
     def kernel(*values: Any, **given: Any) -> Any:
-        device = next(value.device for value in values if isinstance(value, torch.Tensor))
-        results = compute(*(value.cpu() if isinstance(value, torch.Tensor) else value for value in values), **given)
+        device = device_of(values)
+        results = compute(*map(_on_cpu, values), **given)
         return tuple(result.to(device) for result in results) if isinstance(results, tuple) else results.to(device)
 
     return kernel

@@ -1,7 +1,7 @@
 """What the catalogue's operators are in PyTorch: their names, and their schemas, read from pins and attributes.
 
 As everywhere in PyTorch, what says how large a result is (a count, a shape, axes) is no tensor but whole numbers, so
-that compiled programs know it: see `Role`. Everything else is a tensor.
+that compiled programs know it: see `Role`. Everything else is a tensor, or a list of them.
 """
 
 import re
@@ -13,6 +13,7 @@ import torch
 
 from rowgrad._ops import OPERATORS, Attribute, Operator, Pin
 from rowgrad._ops.attributes import check_attributes
+from rowgrad._ops.catalogue import REQUIRED
 from rowgrad._runtime import dtypes
 
 NAMESPACE = "rowgrad"
@@ -29,6 +30,7 @@ class Role(Enum):
     TENSOR = "Tensor"
     COUNT = "SymInt"
     SIZES = "SymInt[]"
+    TENSORS = "Tensor[]"
 
 
 def snake_case(name: str) -> str:
@@ -48,6 +50,8 @@ def roles(operator: Operator) -> tuple[Role, ...]:
 
 
 def _role(operator: Operator, pin: Pin) -> Role:
+    if pin.many:
+        return Role.TENSORS
     if not set(operator.dtypes_of(pin)) <= set(dtypes.IDS):
         return Role.TENSOR
     return {"[]": Role.COUNT, "[rank]": Role.SIZES, "[axes]": Role.SIZES}.get(pin.shape, Role.TENSOR)
@@ -65,7 +69,8 @@ def schema(operator: Operator) -> str:
 def _attribute(attribute: Attribute) -> str:
     if attribute.kind == "dtype":
         return f"ScalarType? {attribute.name}=None"
-    return f"{attribute.kind} {attribute.name}={attribute.default!r}"
+    default = "" if attribute.default is REQUIRED else f"={attribute.default!r}"
+    return f"{attribute.kind} {attribute.name}{default}"
 
 
 def settings(operator: Operator, given: dict[str, Any]) -> dict[str, Any]:

@@ -51,7 +51,8 @@ def _depending(call: Call, pin: str, index: tuple[int, ...]) -> Term:
     operator = call.operator
     value = call.outputs[pin][index]
     output = call.outputs[pin]
-    size = sum(np.size(array) for array in call.inputs.values())
+    size = sum(np.size(part) for value in call.inputs.values()
+               for part in (value if isinstance(value, tuple) else (value,)))  # fmt: skip
     if not operator.gradient or output.dtype.kind not in "fV" or size > MOST_ELEMENTS:
         return _beside(call, pin, index)
     seed = np.zeros(output.shape, output.dtype)
