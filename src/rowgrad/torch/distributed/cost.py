@@ -148,7 +148,7 @@ def wire_bytes(ranks: int, batch: Batch) -> dict[str, float]:
     }
 
 
-def placed_bytes(ranks: int, batch: Batch, kind: str, features: int = 1) -> dict[str, float]:
+def placed_bytes(ranks: int, batch: Batch, kind: str, features: int = 1, *, shared: bool = False) -> dict[str, float]:
     """Bytes that one rank sends to others in a step for a table of a sharded collection, on average over the ranks.
 
     Parameters
@@ -160,6 +160,8 @@ def placed_bytes(ranks: int, batch: Batch, kind: str, features: int = 1) -> dict
         How the table is placed.
     features : int
         How many features it has, each with such bags.
+    shared : bool
+        Whether all ranks are on one machine: then rows are read where they are.
 
     Examples
     --------
@@ -173,6 +175,8 @@ def placed_bytes(ranks: int, batch: Batch, kind: str, features: int = 1) -> dict
     if kind == "row":
         runs = batch.bags * (owners(ranks, batch.ids_per_bag) if batch.owners is None else batch.owners)
         answers = batch.ids if batch.exact else runs
+        if shared:  # each rank gets the length of each bag, and sees the gradient of each
+            runs, answers = batch.bags * ranks, 0
         found = {"ids": batch.ids * (ROW + weight) + 4 * runs + 16 * ranks, "rows": answers * batch.width * item,
                  "gradients": runs * batch.width * item, "weights": batch.ids * max(item, 4)}  # fmt: skip
     elif kind == "replicated":
@@ -183,7 +187,8 @@ def placed_bytes(ranks: int, batch: Batch, kind: str, features: int = 1) -> dict
     else:
         pieces = -(-batch.width // column_step(batch.width, ranks)) if kind == "column" else 1  # each gets the ids
         found = {"ids": (batch.ids * (ROW + weight) + 4 * batch.bags + 16) * pieces,
-                 "rows": batch.bags * batch.width * item, "gradients": batch.bags * batch.width * item,
+                 "rows": batch.bags * batch.width * item * (not shared),
+                 "gradients": batch.bags * batch.width * item,
                  "weights": batch.ids * max(item, 4) * pieces}  # fmt: skip
     wanted = {"gradients": batch.train, "weights": batch.train and batch.weights_learn}
     return {purpose: sent * others * features * wanted.get(purpose, True) for purpose, sent in found.items()}
