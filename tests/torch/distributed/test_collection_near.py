@@ -1,5 +1,7 @@
 """Ranks of one machine look rows up in each other's tables: the bits of one process, whatever happens to the tables."""
 
+import random
+import time
 from functools import cache
 
 import numpy as np
@@ -48,13 +50,49 @@ def tables():
 
 
 def first_values():
-    random = np.random.default_rng(0)
-    return {name: torch.from_numpy(random.normal(size=(ROWS, WIDTH)).astype(np.float32)) for name in PLACEMENT}
+    drawn = np.random.default_rng(0)
+    return {name: torch.from_numpy(drawn.normal(size=(ROWS, WIDTH)).astype(np.float32)) for name in PLACEMENT}
 
 
 def ids_of(step, rank):
     values = np.random.default_rng([step, rank]).integers(0, ROWS, len(PLACEMENT) * 4 * 3)
     return torch.from_numpy(values), torch.arange(0, values.size + 1, 3)
+
+
+def at_different_speeds(group, seed):
+    """Steps of ranks that stop now and then, and change a table in place between them."""
+    rank, chance = dist.get_rank(group), random.Random(f"{seed} {dist.get_rank(group)}")
+    collection = ShardedEmbeddingBagCollection(
+        tables(), group=group, placement=PLACEMENT, fused_optimizer=optim.Adagrad(0.1)
+    )
+    collection.load_tables(first_values())
+    sizes = [bag.weight.untyped_storage().nbytes() for bag in collection.embedding_bags.values()]
+    assert sizes == [bag.weight.nbytes for bag in collection.embedding_bags.values()]  # what is saved is the shard
+    outputs = []
+    for step in range(40):
+        with torch.set_grad_enabled(step % 4 != 3):
+            output = collection.pool(*ids_of(step, rank))
+        outputs.append(output.detach().numpy().copy())
+        time.sleep(chance.choice((0, 0, 0.003)) if seed else 0)
+        if output.requires_grad:
+            output.square().sum().backward()
+        else:
+            with torch.no_grad():  # as soon as this rank has its rows
+                for bag in collection.embedding_bags.values():
+                    bag.weight.mul_(0.9)
+        time.sleep(chance.choice((0, 0, 0.003)) if seed else 0)
+    return outputs, {name: table.numpy() for name, table in collection.gather_tables().items()}
+
+
+def test_ranks_of_different_speeds_never_see_half_a_step(ranks):
+    expected = ranks.run(2, at_different_speeds, 0)
+    for seed in (1, 2, 3):
+        for (outputs, whole), (other, other_whole) in zip(
+            expected, ranks.run(2, at_different_speeds, seed), strict=True
+        ):
+            np.testing.assert_array_equal(outputs, other)
+            for name, table in whole.items():
+                np.testing.assert_array_equal(table, other_whole[name])
 
 
 def with_other_tables(group, replacing_rank):

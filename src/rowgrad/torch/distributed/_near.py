@@ -67,14 +67,17 @@ class TableMemory:
 
     def whole(self, placed: Placed, shard: Shard) -> Tensor:
         """The rows of a table in the columns of a shard, also those that other ranks hold."""
-        table, kind = placed.table, NUMPY[placed.table.data_type]
-        begin = self._begins[table.name] + table.num_embeddings * shard.first_column * kind.itemsize
-        data = self._memory[begin : begin + table.num_embeddings * shard.columns * kind.itemsize]
-        return torch.from_numpy(data).view(table.data_type).view(table.num_embeddings, shard.columns)
+        return self._rows(placed, shard, 0, placed.table.num_embeddings)
 
     def weight(self, placed: Placed, shard: Shard) -> Tensor:
-        """The rows and columns of a shard."""
-        return self.whole(placed, shard)[shard.first_row : shard.last_row]
+        """The rows and columns of a shard, with a storage of its own: what is saved has no rows of other ranks."""
+        return self._rows(placed, shard, shard.first_row, shard.last_row)
+
+    def _rows(self, placed: Placed, shard: Shard, first: int, last: int) -> Tensor:
+        table, item = placed.table, NUMPY[placed.table.data_type].itemsize
+        begin = self._begins[table.name] + (table.num_embeddings * shard.first_column + first * shard.columns) * item
+        data = self._memory[begin : begin + (last - first) * shard.columns * item]
+        return torch.from_numpy(data).view(table.data_type).view(last - first, shard.columns)
 
 
 def _begins(plan: Plan) -> dict[str, int]:
