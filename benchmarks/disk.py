@@ -8,6 +8,9 @@ to write calls (`wchar` of /proc/self/io) and those of the pages that it made th
 bytes of the rows that changed. A row of 256 bytes that is written in place makes the system write its page of 4096. A
 memory map with msync is no transaction: it is there as what the disk itself can do.
 
+Then a second process of each store flushes ten times as a training run does: rows are drawn by Zipf's law, so many of
+them change again and again. What is still waiting to be written when the store is closed, is counted too.
+
 `--write` puts the figures into `benchmarks/disk.json` and, between markers, `docs/tables.md`.
 """
 
@@ -30,6 +33,7 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 MARKED = re.compile(r"(<!-- disk:begin -->\n).*?(<!-- disk:end -->)", re.DOTALL)
 WIDTH, CHANGED, FLUSHES = 64, 38_565, 3
+TRAINED, SKEW, STEP = 10, 1.05, 2_654_435_761  # flushes of a training run, Zipf's exponent, and what scatters its rows
 STORES = ("rowgrad", "lmdb", "rocksdb", "mmap")
 
 
@@ -45,6 +49,18 @@ def batches(rows: int) -> Iterator[tuple[Any, Any]]:
         rng = np.random.default_rng(number)
         chosen = np.sort(rng.choice(rows, CHANGED, replace=False))
         yield chosen, rng.standard_normal((CHANGED, WIDTH)).astype(np.float32)
+
+
+def trained(rows: int) -> Iterator[tuple[Any, Any]]:
+    """The same for each flush of a training run: distinct rows, frequent ones in most flushes."""
+    for number in range(TRAINED):
+        rng, chosen = np.random.default_rng(number), np.empty(0, np.int64)
+        while chosen.size < CHANGED:  # Zipf's law without its endless tail: uniform on the scale of its integral
+            least = rows ** (1 - SKEW)
+            ranks = (least + (1 - least) * rng.random(CHANGED)) ** (1 / (1 - SKEW))
+            chosen = np.unique(np.append(chosen, ranks.astype(np.int64).clip(1, rows) - 1))
+        kept = np.sort(rng.choice(chosen, CHANGED, replace=False) * STEP % rows)
+        yield kept, rng.standard_normal((CHANGED, WIDTH)).astype(np.float32)
 
 
 def rowgrad_store(path: Path, rows: int) -> Any:
@@ -119,7 +135,7 @@ def mmap_store(path: Path, rows: int) -> Any:
     return change, array.flush, array.flush
 
 
-def run(name: str, folder: str, rows: int) -> None:
+def run(name: str, folder: str, rows: int, is_trained: bool) -> None:
     """Change and flush in this process; without batches it only makes the store."""
     change, flush, close = globals()[f"{name}_store"](Path(folder) / name, rows)
     if os.environ.get("MAKE"):
@@ -127,8 +143,8 @@ def run(name: str, folder: str, rows: int) -> None:
         return
     change(*next(batches(rows)))  # compile, open, warm up
     flush()
-    begun, steps, flushes = counters(), [], []
-    for chosen, values in batches(rows):
+    begun, steps, flushes = counters(), list[float](), list[float]()
+    for chosen, values in (trained if is_trained else batches)(rows):
         at = time.perf_counter()
         change(chosen, values + 1)
         steps.append(time.perf_counter() - at)
@@ -138,7 +154,7 @@ def run(name: str, folder: str, rows: int) -> None:
     at = time.perf_counter()
     close()
     closing = time.perf_counter() - at
-    ended, changed = counters(), FLUSHES * CHANGED * WIDTH * 4
+    ended, changed = counters(), len(flushes) * CHANGED * WIDTH * 4
     print(json.dumps({
         "store": name, "rows": rows, "change_s": float(np.median(steps)), "flush_s": float(np.median(flushes)),
         "close_s": closing, "handed_over": (ended["wchar"] - begun["wchar"]) / changed,
@@ -168,6 +184,14 @@ def report(found: dict[str, dict[str, Any]]) -> str:
                 f"| {title} | {one['change_s']:.2f} | {one['flush_s']:.2f} | {one['close_s']:.2f} "
                 f"| {one['handed_over']:.1f} × | {one['to_disk']:.1f} × |"
             )
+    trained_by = {name: found[name]["trained"] for name in titles if "trained" in found.get(name, {})}
+    if trained_by:
+        lines += ["", f"| {TRAINED} flushes of a training run | bytes by calls | bytes of pages |",
+                  "| --- | ---: | ---: |"]  # fmt: skip
+        lines += [
+            f"| {titles[name]} | {one['handed_over']:.1f} × | {one['to_disk']:.1f} × |"
+            for name, one in trained_by.items()
+        ]
     if "keys" in found:
         one = found["keys"]
         names = {"rowgrad": "KeyTable", "dict": "dict", "pandas": "pandas", "polars": "polars join"}
@@ -254,9 +278,10 @@ def main() -> None:
     parser.add_argument("--make", action="store_true", help="only make the stores")
     parser.add_argument("--write", action="store_true", help="write disk.json and the guide's table")
     parser.add_argument("--run", choices=STORES, help=argparse.SUPPRESS)
+    parser.add_argument("--trained", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.run:
-        run(chosen.run, chosen.folder, chosen.rows)
+        run(chosen.run, chosen.folder, chosen.rows, chosen.trained)
         return
     Path(chosen.folder).mkdir(exist_ok=True)
     found = {}
@@ -268,6 +293,8 @@ def main() -> None:
             if not chosen.make:
                 forget(Path(chosen.folder) / name)
                 found[name] = json.loads(confined(command, chosen.memory))
+                forget(Path(chosen.folder) / name)
+                found[name]["trained"] = json.loads(confined([*command, "--trained"], chosen.memory))
                 print(found[name], flush=True)
     if chosen.only in (None, "keys") and not chosen.make:
         found["keys"] = keys()

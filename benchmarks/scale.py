@@ -21,12 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import scale_contest as contest
+import scale_packing
 import scale_report
 
 ROOT = Path(__file__).parents[1]
 RANKS = (2, 3, 4)
 SMALL, SIZES = 8, (1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24)  # bytes of the messages that two processes exchange
-PARTS = ("constants", "table", "row", "contest")
+PARTS = ("constants", "packing", "table", "row", "contest")
+CROWD = 2  # times as many ranks as cores, for the exchange of ranks that share cores
 
 
 def constants(cores: list[int]) -> dict[str, Any]:
@@ -39,7 +41,43 @@ def constants(cores: list[int]) -> dict[str, Any]:
     found: dict[str, Any] = answers.get()
     for process in processes:
         process.join()
+    path = Path(tempfile.mkdtemp()) / "meeting"
+    crowd = [context.Process(target=_many, args=(rank, str(path), cores, answers)) for rank in range(CROWD * 2)]
+    for process in crowd:
+        process.start()
+    found["near_crowded"] = answers.get()
+    for process in crowd:
+        process.join()
     return found
+
+
+def _many(rank: int, path: str, cores: list[int], answers: Any) -> None:
+    """An exchange of headers between ranks that share cores."""
+    os.sched_setaffinity(0, {cores[rank % len(cores)]})
+    import torch.distributed as dist
+
+    from rowgrad.torch.distributed._exchange import Exchange
+
+    dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=CROWD * len(cores))
+    exchange = Exchange()
+    exchange.share_memory(0)
+    found = _headers(exchange)
+    dist.barrier()
+    if rank == 0:
+        answers.put(found)
+
+
+def _headers(exchange: Any) -> float:
+    """Seconds for an exchange of headers through shared memory."""
+    from rowgrad.torch.distributed._exchange import Place
+
+    times = []
+    for number in range(2000):
+        begin = time.perf_counter()
+        exchange.headers(Place.SUMS, number)
+        exchange.done()
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times)
 
 
 def _two(rank: int, path: str, core: int, answers: Any) -> None:
@@ -47,7 +85,7 @@ def _two(rank: int, path: str, core: int, answers: Any) -> None:
     import torch
     import torch.distributed as dist
 
-    from rowgrad.torch.distributed._exchange import Exchange, Place
+    from rowgrad.torch.distributed._exchange import Exchange
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=2)
@@ -68,27 +106,25 @@ def _two(rank: int, path: str, core: int, answers: Any) -> None:
     big, small = SIZES[-1], SIZES[2]
     exchange = Exchange()
     sizes, numbers, count = [SMALL, SMALL], torch.zeros(2 * SMALL, dtype=torch.uint8), 500
+    both_ways = {}
+    for size in (small, big):
+        data, times = torch.zeros(size, dtype=torch.uint8), []
+        for _ in range(30):
+            begin = time.perf_counter()
+            exchange.finish(exchange.start(data, [size * (r != rank) for r in (0, 1)],
+                                           [size * (r != rank) for r in (0, 1)], "rows"))  # fmt: skip
+            times.append(time.perf_counter() - begin)
+        both_ways[size] = statistics.median(times)
     used = _processor_time()
     for _ in range(count):
         exchange.finish(exchange.start(numbers, sizes, sizes, "counts"))
     message = (_processor_time() - used) / count
     exchange.share_memory(0)
-    times = []
-    for number in range(2000):
-        begin = time.perf_counter()
-        exchange.headers(Place.SUMS, number)
-        exchange.done()
-        times.append(time.perf_counter() - begin)
-    source, target = torch.ones(1 << 26), torch.ones(1 << 26)  # larger than caches
-    begin = time.perf_counter()
-    for _ in range(4):
-        target.copy_(source)
-    copy = 4 * source.nbytes / (time.perf_counter() - begin)
+    near = _headers(exchange)
     dist.barrier()
     if rank == 0:
-        answers.put({"latency": latency, "message": message, "by_size": by_size, "copy": copy,
-                     "bandwidth": (big - small) / (by_size[str(big)] - by_size[str(small)]),
-                     "near": statistics.median(times)})  # fmt: skip
+        answers.put({"latency": latency, "message": message, "by_size": by_size, "near": near,
+                     "bandwidth": (big - small) / (both_ways[big] - both_ways[small])})  # fmt: skip
 
 
 def _processor_time() -> float:
@@ -103,8 +139,8 @@ def runs(kind: str, cores: list[int], seconds: float, rounds: int) -> dict[str, 
         wanted[str(ranks)] = contest.Contestant(contest.Ours, ranks, kind)
         wanted[f"{ranks} gloo"] = contest.Contestant(contest.Ours, ranks, kind, shared=False)
     groups = {name: contest.Ranks(who, cores) for name, who in wanted.items()}
-    found = {}
-    for shape in (contest.SHAPES[0], contest.SHAPES[2]):
+    found: dict[str, Any] = {}
+    for shape in (contest.LEAST, contest.SHAPES[0], contest.SHAPES[2]):
         times = contest.measure(groups, shape, seconds, rounds)
         sent = {name: statistics.mean(groups[name].ask("sent", shape, 1)) for name in groups if name != "plain"}
         found[shape.title] = {"seconds": times, "sent": sent}
@@ -121,6 +157,12 @@ def measured(part: str, asked: argparse.Namespace) -> Any:
         sys.exit("this needs two cores")
     if part == "constants":
         return {"cores": 2, "processor": processor(), "python": platform.python_version(), **constants(cores)}
+    if part == "packing":
+        os.sched_setaffinity(0, {cores[0]})
+        try:
+            return scale_packing.all_of()
+        finally:
+            os.sched_setaffinity(0, set(cores))
     if part == "contest":
         return contest.run(None, asked.seconds, asked.rounds)
     return runs(part, cores, asked.seconds, asked.rounds)

@@ -42,6 +42,7 @@ class Shape(NamedTuple):
 
 
 SHAPES = (Shape(256, 10), Shape(2048, 1), Shape(2048, 10))
+LEAST = Shape(1, 1)  # what a step takes however small it is
 
 
 class Batch(NamedTuple):
@@ -186,6 +187,7 @@ class Contestant(NamedTuple):
 
 CONTESTANTS = {
     "plain": Contestant(Ours, 1, ""),
+    "auto": Contestant(Ours, 2, "auto"),
     "table": Contestant(Ours, 2, "table"),
     "row": Contestant(Ours, 2, "row"),
     "torchrec-table": Contestant(TorchRec, 2, "table"),
@@ -207,7 +209,9 @@ def serve(who: Contestant, rank: int, path: str, core: int, pipe: Connection) ->
     rowgrad.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=who.ranks)
     layer = who.make(who.ranks, who.placement)
-    given: dict[Shape, list[Any]] = {shape: [layer.given(batch) for batch in batches(shape, rank)] for shape in SHAPES}
+    given: dict[Shape, list[Any]] = {
+        shape: [layer.given(batch) for batch in batches(shape, rank)] for shape in (LEAST, *SHAPES)
+    }
     while True:
         try:
             command, shape, count = pipe.recv()

@@ -32,20 +32,34 @@ def kernel(results: dict[str, Any], kind: str, title: str) -> float:
     return seconds / (contest.TABLES * shape.bags * shape.ids)
 
 
-def machine(results: dict[str, Any], kind: str, title: str, by_gloo: bool) -> cost.Machine:
+def machine(results: dict[str, Any], kind: str, title: str, by_gloo: bool, ranks: int = 2) -> cost.Machine:
     """This machine, whose ranks share memory, or exchange everything by Gloo."""
-    found = results["constants"]
-    here = {"kernel": kernel(results, kind, title), "cores": found["cores"], "copy": found["copy"]}
+    found, packing = results["constants"], results["packing"][kind][title]
+    here = {"kernel": kernel(results, kind, title), "cores": found["cores"], "step": own_time(results, kind, by_gloo)}
     if not by_gloo:
-        return cost.Machine(latency=found["near"], **here)
-    return cost.Machine(latency=found["latency"], message=found["message"], bandwidth=found["bandwidth"], **here)
+        latency = found["near" if ranks <= found["cores"] else "near_crowded"]
+        return cost.Machine(latency=latency, copy=packing["near_copy"], pack=packing["near_pack"], **here)
+    return cost.Machine(latency=found["latency"], message=found["message"], bandwidth=found["bandwidth"],
+                        copy=packing["copy"], pack=packing["pack"], **here)  # fmt: skip
 
 
-def cluster(results: dict[str, Any]) -> cost.Machine:
+def own_time(results: dict[str, Any], kind: str, by_gloo: bool) -> float:
+    """Seconds of a rank for a step however small: what one bag takes on two ranks, without its exchanges."""
+    found, count = results["constants"], cost.exchanges(batch(contest.LEAST))
+    if by_gloo:
+        exchanges, name = count * (found["latency"] + found["message"]), "2 gloo"
+    else:
+        exchanges, name = count * found["near"], "2"
+    seconds: float = results[kind][contest.LEAST.title]["seconds"][name] - exchanges
+    return max(0.0, seconds)
+
+
+def cluster(results: dict[str, Any], kind: str) -> cost.Machine:
     """Nodes with this machine's kernels and another network."""
-    found = results["constants"]
+    found, packing = results["constants"], results["packing"][kind][LARGE.title]
     return cost.Machine(kernel=kernel(results, "table", LARGE.title), bandwidth=NETWORK, latency=LATENCY,
-                        message=found["message"], copy=found["copy"])  # fmt: skip
+                        message=found["message"], copy=packing["copy"], pack=packing["pack"],
+                        step=own_time(results, kind, by_gloo=True))  # fmt: skip
 
 
 def torchrec_bytes(ranks: int, kind: str) -> float:
@@ -64,12 +78,13 @@ def torchrec_bytes(ranks: int, kind: str) -> float:
 
 def race(results: dict[str, Any]) -> str:
     """Two ranks beside the plain collection and beside TorchRec."""
-    heads = ["bags a rank × ids", "plain on one core, ms", "by table, ms", "beside plain", "by row, ms", "beside plain",
-             "TorchRec by table, ms", "beside ours", "TorchRec by row, ms", "beside ours"]  # fmt: skip
+    heads = ["bags a rank × ids", "plain on one core, ms", "auto, ms", "beside plain", "by table, ms", "beside plain",
+             "by row, ms", "beside plain", "TorchRec by table, ms", "beside ours", "TorchRec by row, ms",
+             "beside ours"]  # fmt: skip
     lines = []
     for title, times in results["contest"].items():
         line = [title, milliseconds(times["plain"])]
-        for kind in KINDS:
+        for kind in ("auto", *KINDS):
             line += [milliseconds(times[kind]), f"{2 * times['plain'] / times[kind]:.2f} ×"]
         for kind in KINDS:
             theirs = times.get(f"torchrec-{kind}")
@@ -83,14 +98,16 @@ def model(results: dict[str, Any]) -> str:
     lines = []
     for kind, told in KINDS.items():
         for title, found in results[kind].items():
+            if title == contest.LEAST.title:
+                continue
             part, first = batch(SHAPES[title]), f"{told}, {title}"
             for name, seconds in found["seconds"].items():
                 if name == "plain":
                     continue
                 ranks, by_gloo = int(name.split()[0]), name.endswith("gloo")
-                sent = cost.collection_bytes(ranks, part, kind, contest.TABLES)
-                here = machine(results, kind, title, by_gloo)
-                told_s = cost.collection_seconds(ranks, part, kind, contest.TABLES, here)
+                sent = cost.collection_bytes(ranks, part, kind, contest.TABLES, shared=not by_gloo)
+                here = machine(results, kind, title, by_gloo, ranks)
+                told_s = cost.collection_seconds(ranks, part, kind, contest.TABLES, here, shared=not by_gloo)
                 way = "Gloo" if by_gloo else "shared memory" if ranks > 1 else ""
                 lines.append([first, str(ranks), way, megabytes(found["sent"][name]), megabytes(sent),
                               milliseconds(seconds), milliseconds(told_s), f"{told_s / seconds - 1:+.0%}"])  # fmt: skip
@@ -105,27 +122,37 @@ def constants(results: dict[str, Any]) -> str:
     found = results["constants"]
     sizes = ", ".join(f"{int(size) // 1024} kB {int(size) / seconds / 1e9:.2f}"
                       for size, seconds in found["by_size"].items())  # fmt: skip
-    kernels = ", ".join(f"{1e9 * kernel(results, 'table', title):.0f} ns ({title})" for title in results["table"])
+    kernels = ", ".join(f"{1e9 * kernel(results, 'table', title):.0f} ns ({title})" for title in results["table"]
+                        if title != contest.LEAST.title)  # fmt: skip
+    packing = "; ".join(
+        f"{KINDS[kind]} {1e9 * of['near_pack']:.1f} ns and {of['near_copy'] / 1e9:.1f} GB/s, by Gloo "
+        f"{1e9 * of['pack']:.1f} ns and {of['copy'] / 1e9:.1f} GB/s"
+        for kind, of in ((kind, results["packing"][kind][LARGE.title]) for kind in KINDS)
+    )
+    own = ", ".join(f"{told} {1e3 * own_time(results, 'table', by_gloo):.2f} ms"
+                    for told, by_gloo in (("through shared memory", False), ("by Gloo", True)))  # fmt: skip
     return "\n".join([
         f"- {found['processor']}, {found['cores']} cores; one thread and one core a rank",
         f"- a message of 8 bytes between two processes by Gloo: {1e6 * found['latency']:.0f} µs one way (half the "
         f"median of 500 round trips); a rank's own time for a message in an exchange: {1e6 * found['message']:.0f} µs "
         "of processor",
-        f"- bandwidth by size, GB/s one way: {sizes}; the model uses what each byte more takes from 1 to 16 MB: "
-        f"{found['bandwidth'] / 1e9:.2f} GB/s",
-        f"- an exchange of headers through shared memory: {1e6 * found['near']:.0f} µs; copying in memory "
-        f"{found['copy'] / 1e9:.1f} GB/s",
+        f"- bandwidth by size, GB/s one way: {sizes}; the model uses what each byte more takes from 1 to 16 MB "
+        f"where both send at once: {found['bandwidth'] / 1e9:.2f} GB/s",
+        f"- an exchange of headers through shared memory: {1e6 * found['near']:.0f} µs; of four ranks on two cores: "
+        f"{1e6 * found['near_crowded']:.0f} µs",
+        f"- packing on one core ({LARGE.title}), for an id, and for bytes of rows and gradients: {packing}",
+        f"- a step of one bag of one id in each table, without its exchanges: {own}",
         f"- the plain collection's time for an id, forward, backward and optimizer: {kernels}",
     ])  # fmt: skip
 
 
 def nodes(results: dict[str, Any]) -> str:
     """The model for 1 to 1024 nodes, each with a batch of the largest shape, and what TorchRec would send."""
-    part, here, lines = batch(LARGE), cluster(results), []
+    part, lines = batch(LARGE), list[list[str]]()
     for ranks in NODES:
         line = [str(ranks)]
         for kind in KINDS:
-            seconds = cost.collection_seconds(ranks, part, kind, contest.TABLES, here)
+            seconds = cost.collection_seconds(ranks, part, kind, contest.TABLES, cluster(results, kind))
             line += [megabytes(cost.collection_bytes(ranks, part, kind, contest.TABLES)),
                      megabytes(torchrec_bytes(ranks, kind)), milliseconds(seconds),
                      f"{ranks * LARGE.bags / seconds / 1e6:.2f}"]  # fmt: skip
@@ -171,10 +198,13 @@ def draw(results: dict[str, Any], path: Path) -> None:
     sizes = (1, 2, 3, 4)
     for kind, colour in colours.items():
         for by_gloo, mark, style in ((False, "o", "-"), (True, "^", "--")):
-            here, times = machine(results, kind, title, by_gloo), results[kind][title]["seconds"]
+            times = results[kind][title]["seconds"]
             measured = [n * times["plain"] / times[f"{n} gloo" if by_gloo and n > 1 else str(n)] for n in sizes]
-            modelled = [n * times["plain"] / cost.collection_seconds(n, part, kind, contest.TABLES, here)
-                        for n in sizes]  # fmt: skip
+            modelled = [
+                n * times["plain"] / cost.collection_seconds(
+                    n, part, kind, contest.TABLES, machine(results, kind, title, by_gloo, n), shared=not by_gloo)
+                for n in sizes
+            ]  # fmt: skip
             told = f"{KINDS[kind]}, {'Gloo' if by_gloo else 'shared memory'}"
             left.plot(sizes, measured, mark, color=colour, markersize=8, label=told)
             left.plot(sizes, modelled, style, color=colour, alpha=0.6, linewidth=1.5)
@@ -184,7 +214,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
              xticks=sizes, ylim=(0, None))  # fmt: skip
     left.set_title(f"26 tables, {title}: measured (dots), model (lines)")
     left.legend(fontsize=8, loc="best")
-    here = cluster(results)
+    here = cluster(results, "table")
     computing = [1000 * contest.TABLES * part.ids * here.kernel] * len(NODES)
     moving = [1000 * cost.collection_bytes(n, part, "table", contest.TABLES) / NETWORK for n in NODES]
     waiting = [1000 * cost.collection_seconds(n, part, "table", contest.TABLES, here) - a - b

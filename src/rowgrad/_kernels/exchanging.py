@@ -140,6 +140,69 @@ def write_spread(ids, offsets, bags, feature, chunk, factors, lengths_at, ids_at
 
 
 @kernel
+def write_bags(ids, offsets, bags, features, factors, lengths_at, ids_at, factors_at, entries, like, done):
+    """Write the parts of all features, with a run for each bag, empty or not; gives 0, or 1 if ids have changed.
+
+    What is told by rank has a row for each feature and a column for each rank; a rank without the part has address 0.
+    """
+    ranks = entries.shape[1]
+    for f in range(features.shape[0]):
+        first, last = np.int64(offsets[f * bags]), np.int64(offsets[(f + 1) * bags])
+        if first < 0 or last < first or last > ids.size:
+            return 1
+        if features[f, SPREAD] == 0:
+            for rank in range(ranks):
+                if lengths_at[f, rank] == 0:
+                    continue
+                lengths, out, begin = at(LENGTHS, lengths_at[f, rank]), at(like, ids_at[f, rank]), first
+                if last - first != entries[f, rank]:
+                    return 1
+                for bag in range(bags):
+                    end = np.int64(offsets[f * bags + bag + 1])
+                    if end < begin or end > last:
+                        return 1
+                    poke(lengths, bag, np.int32(end - begin))
+                    begin = end
+                for i in range(first, last):
+                    poke(out, i - first, ids[i])
+                if factors is not None:
+                    weights = at(factors, factors_at[f, rank])
+                    for i in range(first, last):
+                        poke(weights, i - first, factors[i])
+            continue
+        chunk, inverse = features[f, CHUNK], _inverse(features[f, CHUNK])
+        for rank in range(ranks):
+            done[rank] = 0
+        begin = first
+        for bag in range(bags):
+            end = np.int64(offsets[f * bags + bag + 1])
+            if end < begin or end > last:
+                return 1
+            for rank in range(ranks):
+                poke(at(LENGTHS, lengths_at[f, rank]), bag, np.int32(peek(done, rank)))
+            for i in range(begin, end):
+                row = peek(ids, i)
+                if row < 0 or row >= ranks * chunk:
+                    return 1
+                owner = _owner(row, chunk, inverse)
+                place = peek(done, owner)
+                if place >= entries[f, owner]:
+                    return 1
+                poke(at(like, ids_at[f, owner]), place, row - owner * chunk)
+                if factors is not None:
+                    poke(at(factors, factors_at[f, owner]), place, factors[i])
+                poke(done, owner, place + 1)
+            for rank in range(ranks):
+                lengths = at(LENGTHS, lengths_at[f, rank])
+                poke(lengths, bag, np.int32(peek(done, rank) - peek(lengths, bag)))
+            begin = end
+        for rank in range(ranks):
+            if done[rank] != entries[f, rank]:
+                return 1
+    return 0
+
+
+@kernel
 def combine(entries, runs, lengths_at, ids_at, factors_at, bags, values, offsets, factors):
     """Join the parts of all ranks, feature by feature, in the order of the ranks; gives 0, or 1 if lengths do not fit.
 

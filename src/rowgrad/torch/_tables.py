@@ -130,21 +130,13 @@ class Tables:
         stored, self.sums, _ = dtypes.summing(self.numpy)
         self.stored = np.empty(0, stored)
         self.widest = max(weight.shape[1] for weight in weights)
-        described: list[Feature] = []
+        described, self.columns, self.features = self.listed(weights)
         grouped: dict[tuple[int, bool], tuple[Array, list[int]]] = {}
-        column = 0
         # Tables that differ in their vector widths are several calls; one table alone has the width that suits it best.
         vectors = kernels.lanes.lanes_for if self.only is None else kernels.lanes.lanes_for_rows
-        for layer, weight, count in zip(self.layers, weights, self.features_of, strict=True):
-            rows, width = weight.shape
-            ahead = AHEAD if weight.nbytes > CACHED else 0
-            for _ in range(count):
-                number, kind = len(described), KINDS[layer.mode]
-                described.append(Feature(weight.data_ptr(), rows, width, column, kind, ahead, number))
-                lanes = vectors(self.sums, width)
-                grouped.setdefault((lanes.ndim, kind != SUM), (lanes, []))[1].append(number)
-                column += width
-        self.columns, self.features = column, len(described)
+        for place, feature in enumerate(described):
+            lanes = vectors(self.sums, feature.width)
+            grouped.setdefault((lanes.ndim, feature.kind != SUM), (lanes, []))[1].append(place)
         self.described = np.array(described, np.int64)
         self.address = self.described.ctypes.data
         self._groups = []
@@ -152,6 +144,19 @@ class Tables:
             features = self.described[numbers]
             self._groups.append(_Group(features, features.ctypes.data, len(features), lanes,
                                        self.stored if scaled else None, self._is_aligned(numbers)))  # fmt: skip
+
+    def listed(self, weights: list[Tensor]) -> tuple[list[Feature], int, int]:
+        """What kernels have to know of each feature, the columns of the result, and how many features a batch has."""
+        found: list[Feature] = []
+        column = 0
+        for layer, weight, count in zip(self.layers, weights, self.features_of, strict=True):
+            rows, width = weight.shape
+            ahead = AHEAD if weight.nbytes > CACHED else 0
+            for _ in range(count):
+                kind = KINDS[layer.mode]
+                found.append(Feature(weight.data_ptr(), rows, width, column, kind, ahead, len(found)))
+                column += width
+        return found, column, len(found)
 
     def _is_aligned(self, numbers: list[int]) -> bool:
         """Whether non-temporal stores can write these features: they are slow where they do not fill cache lines."""

@@ -1,4 +1,7 @@
-"""What ranks of one machine read in each other's memory is the same when the process group carries it."""
+"""Ranks that read each other's tables give what the process group carries: the same bits where that is promised.
+
+By default, sums of spread rows are made in another order than through the process group, which adds those of ranks.
+"""
 
 import os
 
@@ -42,6 +45,10 @@ def through(everyone, switches):
     return probe.exchange.memory.peers, kept
 
 
+def close(a, b, **told):
+    np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5, **told)
+
+
 @pytest.mark.parametrize(
     ("switches", "near"),
     [("00", [[], []]), ("10", [[], []]), ("000", [[], [], []]), ("110", [[1], [0], []])],
@@ -52,12 +59,16 @@ def test_the_process_group_carries_what_shared_memory_would(ranks, switches, nea
     shared, other = ranks.run(4, through, "1" * size)[:size], ranks.run(4, through, switches)[:size]
     assert [peers for peers, _ in shared] == [[r for r in range(size) if r != rank] for rank in range(size)]
     assert [peers for peers, _ in other] == near
+    for number in range(len(CASES)):
+        assert sum(kept[number]["sent"]["rows"] for _, kept in other) > 0
     for (_, expected), (_, found) in zip(shared, other, strict=True):
         for case, one, two in zip(CASES, expected, found, strict=True):
-            assert (one["exchanges"], one["sent"]) == (two["exchanges"], two["sent"])
+            assert one["exchanges"] == two["exchanges"]
+            assert one["sent"]["rows"] == 0  # they are read where they are
+            same = np.testing.assert_array_equal if case.get("exact") else close
             for step, (a, b) in enumerate(zip(one["outputs"], two["outputs"], strict=True)):
-                np.testing.assert_array_equal(a, b, err_msg=f"step {step} of {case}")
+                same(a, b, err_msg=f"step {step} of {case}")
             for a, b in zip(one["gradients"], two["gradients"], strict=True):
-                np.testing.assert_array_equal(a, b)
+                same(a, b)
             for name, table in one["tables"].items():
-                np.testing.assert_array_equal(table, two["tables"][name], err_msg=f"{name} of {case}")
+                same(table, two["tables"][name], err_msg=f"{name} of {case}")

@@ -27,7 +27,8 @@ from rowgrad.torch.distributed._errors import refusal
 from rowgrad.torch.distributed._exchange import Exchange
 from rowgrad.torch.distributed._machinery import Machinery
 from rowgrad.torch.distributed._message import Wrong
-from rowgrad.torch.distributed._placement import Plan, asked, check
+from rowgrad.torch.distributed._near import TableMemory, table_bytes
+from rowgrad.torch.distributed._placement import REPLICATED, Plan, asked, check
 from rowgrad.torch.distributed._planner import Planner
 from rowgrad.torch.distributed._traffic import Traffic
 
@@ -144,10 +145,15 @@ class ShardedEmbeddingBagCollection(EmbeddingBagCollection):
             except Exception as wrong:
                 error = refusal(wrong)
         exchange.compare(settings, error)
+        memory = exchange.table_memory(table_bytes(self._plan))
+        shared = None if memory is None else TableMemory(self._plan, memory)
         for placed, optimizer in zip(self._plan.tables, optimizers, strict=True):
             shard, table = placed.on(exchange.rank), placed.table
             rows, columns = (0, table.embedding_dim) if shard is None else (shard.rows, shard.columns)
-            weight = torch.empty(rows, columns, dtype=table.data_type)
+            if shared is None or shard is None or placed.kind == REPLICATED:
+                weight = torch.empty(rows, columns, dtype=table.data_type)
+            else:
+                weight = shared.weight(placed, shard)
             bag = collection_state.ShardBag(
                 rows, columns, combiner=table.pooling, sparse=sparse, include_last_offset=True,
                 fused_optimizer=optimizer, _weight=weight,
@@ -156,7 +162,7 @@ class ShardedEmbeddingBagCollection(EmbeddingBagCollection):
         self._poolings = [table.pooling for table in self._configs for _ in table.feature_names]
         self._machinery = Machinery(
             self._plan, exchange, list(self.embedding_bags.values()), lambda: self.optimizer, exact=self.exact,
-            sparse=sparse, gradient_average=self.gradient_average,
+            sparse=sparse, gradient_average=self.gradient_average, tables=shared,
         )  # fmt: skip
         self.reset_parameters()
 

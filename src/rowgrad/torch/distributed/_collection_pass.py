@@ -59,8 +59,8 @@ class _Pass(torch.autograd.Function):
             own = copies.message(own_batch, copies.own_grad(grad) / divisor)
         settings = _settings(machinery.optimizer)
         work = exchange.announce(Place.BACKWARD, request.call, [(own.size, overflow, settings)] * exchange.size)
-        asked, rank = request.received, exchange.rank
-        blocks = answers.gradients(grad, request.sent, request.bags, own.size, asked.sizes is not None)
+        near = machinery.near_for(request)
+        blocks = [] if near else answers.gradients(grad, request.sent, request.bags, own.size, request.has_sizes)
         found = exchange.heard(work)
         if any(header[2] != settings for header in found):
             exchange.done()
@@ -70,13 +70,22 @@ class _Pass(torch.autograd.Function):
             if overflow == FINE:
                 _note_overflow(machinery.optimizer)
             return None, None, None, *([None] * len(machinery.bags))
+        asked, sizes = request.received, [0] * exchange.size
+        if near:  # all ranks have read the last gradients there
+            near.give(grad, request, divisor)
+            blocks = [exchange.memory.room(own.size)] * exchange.size
+        else:
+            sizes = [-(-answers.size(exchange.rank, asked.runs[:, s]) // 64) * 64 for s in range(exchange.size)]
         for block in blocks:
             block[block.size - own.size :] = own
-        sizes = [-(-answers.size(rank, asked.runs[:, s]) // 64) * 64 for s in range(exchange.size)]
         trade = exchange.trade(blocks, [size + header[0] for size, header in zip(sizes, found, strict=True)],
                                "gradients")  # fmt: skip
         came = exchange.received(trade)
-        theirs = answers.joined(came, asked)
+        if near:
+            theirs = near.gradients(request.all_bags)
+            exchange.traffic.sent["gradients"] += near.given_bytes(request.bags.bags)
+        else:
+            theirs = answers.joined(came, asked)
         change = None if copies is None else copies.change([m[size:] for m, size in zip(came, sizes, strict=True)])
         d_factors = chosen = None
         if any(request.weights_learn):
@@ -86,13 +95,13 @@ class _Pass(torch.autograd.Function):
         exchange.done()
         gradients: dict[int, Tensor] = {}
         if any(ctx.needs_input_grad[3:]):
-            if divisor > 1:
+            if divisor > 1 and not near:
                 theirs /= divisor
             if chosen is not None:
                 gradients = _changed_most(machinery, theirs, chosen)
             elif machinery.served is not None:
                 batch = request.batch(backward=True)
-                served = machinery.served_for(batch.weights is not None)
+                served = (near or machinery).served_for(batch.weights is not None)
                 gradients |= _changed(machinery, served, machinery.layout.tables, batch, theirs)
             if change is not None:
                 gradients |= _changed(machinery, change.tables, machinery.layout.copies, change.batch, change.grad)
@@ -106,7 +115,18 @@ class _Pass(torch.autograd.Function):
 def _pooled(machinery: Machinery, request: CollectionRequest) -> Tensor:
     exchange, answers = machinery.exchange, machinery.answers
     if request.early:
-        exchange.headers(Place.ROWS, request.call)
+        exchange.headers(Place.ROWS, request.call, error=machinery.replaced(request))
+    if request.is_near and machinery.near is not None:
+        output = machinery.result(request.bags.bags)
+        machinery.near.pool(request, output)
+        if request.is_trained:
+            _ = request.received  # before the memory of others changes
+        else:
+            request.leave()
+        nothing = exchange.memory.room(0)
+        exchange.received(exchange.trade([nothing] * exchange.size, [0] * exchange.size, "rows"))
+        exchange.done()
+        return output
     asked, sent = request.received, request.sent
     blocks = answers.answer(machinery.served_for(asked.factors is not None), request.batch(), asked)
     taken = [answers.size(r, counts) for r, counts in enumerate(sent.answers)]

@@ -15,17 +15,17 @@ from rowgrad.torch.distributed._errors import PeerError
 from rowgrad.torch.distributed._exchange import Exchange, Place, Trade
 from rowgrad.torch.distributed._layout import Layout
 
-BACKWARD, WEIGHTED, WEIGHTS_LEARN, SIZED = 1, 2, 4, 8  # what a rank tells of its batch, as bits of one number
+BACKWARD, WEIGHTED, WEIGHTS_LEARN, SIZED, NEAR = 1, 2, 4, 8, 16  # what a rank tells of its batch, as bits of one number
 
 
 class CollectionRequest:
     """Made by `ShardedEmbeddingBagCollection.prefetch`; finished by calling the collection with it."""
 
     def __init__(
-        self, exchange: Exchange, layout: Layout, ids: "np.dtype[Any]", sums: "np.dtype[Any]", sized: bool
+        self, exchange: Exchange, layout: Layout, ids: "np.dtype[Any]", sums: "np.dtype[Any]", sized: bool, near: bool
     ) -> None:
         self.exchange, self.layout = exchange, layout
-        self._ids, self._sums, self._sized = ids, sums, sized
+        self._ids, self._sums, self._sized, self._near = ids, sums, sized, near
         self.bags: message.Bags
         self.sent: message.Sent
         self.factors: Tensor | None = None  # with the graph of their gradients
@@ -33,6 +33,7 @@ class CollectionRequest:
         self.call = 0
         self.early = False
         self.flags: list[int] = []
+        self.all_bags: list[int] = []  # of a feature on each rank
         self._trade: Trade | None = None
         self._received: message.Received | None = None
 
@@ -49,8 +50,8 @@ class CollectionRequest:
                 self.factors = factors
                 self.bags = message.Bags(values.numpy(), offsets.numpy(), given, bags)
                 sized = self._sized and backward and factors is None
-                self.sent = message.write(self.layout, self.bags, self._ids, exchange.memory, sized)
-                flags = BACKWARD * backward + WEIGHTED * (factors is not None) + SIZED * sized
+                self.sent = message.write(self.layout, self.bags, self._ids, exchange.memory, sized, self._near)
+                flags = BACKWARD * backward + WEIGHTED * (factors is not None) + SIZED * sized + NEAR * self._near
                 flags += WEIGHTS_LEARN * bool(factors is not None and factors.requires_grad and backward)
                 headers = [(block.size, bags, flags) for block in self.sent.blocks]
             except RowgradError as wrong:
@@ -58,8 +59,10 @@ class CollectionRequest:
         found = exchange.headers(Place.FORWARD, exchange.calls + 1, headers, error)
         self.call = exchange.calls = exchange.calls + 1
         sizes = [header[0] for header in found]
-        self.flags = [header[2] for header in found]
+        self.all_bags, self.flags = [header[1] for header in found], [header[2] for header in found]
         self._agree()
+        if self._near and not self.is_near and self.layout.exact:
+            message.fetch(self.layout, self.bags, self.sent)
         self._trade = exchange.trade(self.sent.blocks, sizes, "ids")
         return self
 
@@ -67,6 +70,21 @@ class CollectionRequest:
     def is_trained(self) -> bool:
         """Whether there is a backward pass, on all ranks."""
         return bool(self.flags[0] & BACKWARD)
+
+    @property
+    def is_near(self) -> bool:
+        """Whether the tables of all ranks lie in memory that they share."""
+        return all(flags & NEAR for flags in self.flags)
+
+    @property
+    def is_sized(self) -> bool:
+        """Whether the sizes of bags travel, so that the gradient is not multiplied before."""
+        return bool(self.flags[self.exchange.rank] & SIZED)
+
+    @property
+    def has_sizes(self) -> bool:
+        """Whether a rank tells the sizes of its bags."""
+        return any(flags & SIZED for flags in self.flags)
 
     @property
     def weights_learn(self) -> list[bool]:
@@ -84,6 +102,12 @@ class CollectionRequest:
             self._received = message.read(self.layout, came, self._ids, weighted, sized)
             self._trade = None
         return self._received
+
+    def leave(self) -> None:
+        """What was asked for is not needed."""
+        if self._trade is not None:
+            self.exchange.received(self._trade)
+            self._trade = None
 
     def batch(self, *, backward: bool = False) -> Batch:
         """The same as tables take it; in the backward pass, gradients are multiplied by what sizes of bags tell."""

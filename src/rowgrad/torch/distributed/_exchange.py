@@ -23,7 +23,7 @@ from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import InvalidArgumentError, RowgradError
 from rowgrad.torch.distributed._errors import CommunicationError, PeerError
 from rowgrad.torch.distributed._mailbox import Mailbox
-from rowgrad.torch.distributed._shared_memory import SharedMemory
+from rowgrad.torch.distributed._shared_memory import SharedMemory, together
 from rowgrad.torch.distributed._traffic import Traffic
 
 FINE, REFUSED = 0, -1
@@ -168,6 +168,19 @@ class Exchange:
         found = self.headers(Place.SETTINGS, call, [(int(room / (near + 1)), 0, 0)] * self.size)
         self.done()
         return float(min(each for each, _, _ in found))
+
+    def table_memory(self, nbytes: int) -> Array | None:
+        """Memory for tables that all ranks of a group see, where they are on one machine; all must ask for it."""
+        if self.memory.common is None or not nbytes:
+            return None
+        self.headers(Place.SETTINGS, COLLECTION)
+        began = time.monotonic()
+        try:
+            found = together(self.group, self.rank, self.size, nbytes)
+        except RuntimeError as error:
+            raise self.failure("counts", began, error) from error
+        self.done()
+        return found
 
     def trade(self, blocks: Sequence[Array], taken: Sequence[int], purpose: str) -> Trade:
         """Begin to give a block of bytes to each rank and to take so many from each.

@@ -48,6 +48,8 @@ class Layout:
         The tables that this rank holds shards of, in their order, without replicated ones.
     columns : int
         Columns of the result.
+    numbers : list of array
+        For each rank, the features of its parts.
     exact : bool
         Whether rows travel instead of their sums, where rows are spread; each row once.
     """
@@ -74,6 +76,7 @@ class Layout:
         self.copies = [i for i, placed in enumerate(plan.tables) if placed.kind == REPLICATED]
         # Where all bags of all features go to a rank, what it answers is a matrix with a row for each bag.
         self.is_matrix = [not any(part.spread for part in parts) for parts in self.parts]
+        self.numbers = [np.array([part.feature for part in parts], np.int64) for parts in self.parts]
         self.widths = [np.array([part.width for part in parts], np.int64) for parts in self.parts]
         self.described = np.array(
             [(one.spread, plan.tables[one.table].table.num_embeddings, plan.tables[one.table].chunk)

@@ -12,13 +12,14 @@ from torch import Tensor
 
 from rowgrad._kernels.kinds import SUM
 from rowgrad._runtime import arrays, memory
-from rowgrad.errors import RowgradError
+from rowgrad.errors import InvalidArgumentError, RowgradError
 from rowgrad.torch._fused_optimizer import FusedOptimizer
 from rowgrad.torch.distributed._answers import Answers, ServedTables, View
 from rowgrad.torch.distributed._collection_request import CollectionRequest
 from rowgrad.torch.distributed._copies import Copies
 from rowgrad.torch.distributed._exchange import Exchange
 from rowgrad.torch.distributed._layout import Layout
+from rowgrad.torch.distributed._near import Near, TableMemory
 from rowgrad.torch.distributed._placement import ROW, Plan
 
 Given = tuple[Tensor, Tensor, Tensor | None, int]  # ids, offsets, factors, and the bags of a feature
@@ -41,11 +42,13 @@ class Machinery:
         Whether the only table, whose rows are spread, is pooled by the maximum.
     sparse, gradient_average : bool
         As in the layers.
+    tables : TableMemory, optional
+        Where the tables are, if all ranks see them.
     """
 
     def __init__(
         self, plan: Plan, exchange: Exchange, bags: Sequence[Any], optimizer: Callable[[], FusedOptimizer | None], *,
-        exact: bool, sparse: bool, gradient_average: bool, is_max: bool = False,
+        exact: bool, sparse: bool, gradient_average: bool, is_max: bool = False, tables: TableMemory | None = None,
     ) -> None:  # fmt: skip
         self.plan, self.exchange, self.bags, self._optimizer = plan, exchange, list(bags), optimizer
         self.sparse, self.gradient_average, self.is_max = sparse, gradient_average, is_max
@@ -63,6 +66,9 @@ class Machinery:
             self.summed = ServedTables([View(bag, "sum") for bag in held], counts)
         if layout.copies:
             self.copies = Copies(layout, [self.bags[i] for i in layout.copies], self.answers)
+        self.near = None
+        if tables is not None:
+            self.near = Near(layout, tables, self.bags, exchange.memory, self.dtype)
         large = max(each.table.num_embeddings for each in plan.tables) > np.iinfo(np.int32).max
         self.id_type = np.dtype(np.int64 if large else np.int32)
         # Gradients of half and bfloat16 would be rounded once more than in one process if they were divided here.
@@ -79,8 +85,26 @@ class Machinery:
         values, offsets, factors, bags = given or (None, None, None, 0)
         learning = [*(bag.weight for bag in self.bags), *(() if factors is None else (factors,))]
         learn = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in learning)
-        request = CollectionRequest(self.exchange, self.layout, self.id_type, self.answers.sums, self._sized)
+        near = self.near is not None and self.near.is_here()
+        request = CollectionRequest(self.exchange, self.layout, self.id_type, self.answers.sums, self._sized, near)
         return request.send(values, offsets, factors, bags, learn, error)
+
+    def replaced(self, request: CollectionRequest) -> RowgradError | None:
+        """The error for a request that was sent before this rank's tables were replaced by others."""
+        if not request.is_near or self.near is None or self.near.is_here():
+            return None
+        return InvalidArgumentError(
+            "the tables of this rank were replaced after the request was sent. Change tables in place, or before "
+            "prefetch is called.",
+            code="bad-request",
+            argument="features",
+        )
+
+    def near_for(self, request: CollectionRequest) -> Near | None:
+        """What makes a backward pass in shared memory, if all ranks can."""
+        if self.near is None or not request.is_near or any(request.weights_learn):
+            return None
+        return self.near if self.near.fits(request.all_bags) else None
 
     def served_for(self, weighted: bool) -> ServedTables | None:
         """The tables held here, for ids with weights or without."""

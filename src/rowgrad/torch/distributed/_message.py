@@ -98,34 +98,83 @@ def _sections(entries: Array, runs: Array, item: int, weight: int, sized: bool) 
                      sizes + 4 * _begins(runs), sizes + _aligned(4 * int(runs.sum())) * sized)  # fmt: skip
 
 
-def write(layout: Layout, bags: Bags, ids: "np.dtype[Any]", space: SharedMemory, sized: bool = False) -> Sent:
-    """The messages to all ranks, checked; raises `Wrong` if an id or an offset is bad."""
+def write(
+    layout: Layout, bags: Bags, ids: "np.dtype[Any]", space: SharedMemory, sized: bool = False, whole: bool = False
+) -> Sent:  # fmt: skip
+    """The messages to all ranks, checked; raises `Wrong` if an id or an offset is bad.
+
+    With `whole`, each bag has a run on each rank, empty or not, so runs are numbered as bags are.
+    """
     values, offsets, factors, count = bags
     features, ranks = len(layout.features), layout.ranks
     entries, runs = np.zeros((features, ranks), np.int64), np.zeros((features, ranks), np.int64)
     last = np.full((features, ranks), -1, np.int64)
     if kernels.exchanging.measure(values, offsets, count, layout.described, ranks, entries, runs, last):
         raise Wrong("an id or an offset is bad")
-    whole = np.diff(offsets[:: max(count, 1)][: features + 1].astype(np.int64)) if count else np.zeros(features, int)
+    sizes = np.diff(offsets[:: max(count, 1)][: features + 1].astype(np.int64)) if count else np.zeros(features, int)
     weight = 0 if factors is None else factors.itemsize
     of_rank, of_runs, sections = [], [], []
     for rank, parts in enumerate(layout.parts):
         numbers = [part.feature for part in parts]
         spread = np.array([part.spread for part in parts], bool)
-        of_rank.append(np.where(spread, entries[numbers, rank], whole[numbers]).astype(np.int64))
-        of_runs.append(np.where(spread, runs[numbers, rank], count).astype(np.int64))
+        of_rank.append(np.where(spread, entries[numbers, rank], sizes[numbers]).astype(np.int64))
+        of_runs.append(np.where(spread & (not whole), runs[numbers, rank], count).astype(np.int64))
         sections.append(_sections(of_rank[rank], of_runs[rank], ids.itemsize, weight, sized))
     message = space.room(sum(each.nbytes for each in sections))
     ends = np.cumsum([each.nbytes for each in sections])
     blocks = [message[end - each.nbytes : end] for each, end in zip(sections, ends, strict=True)]
-    kept = np.empty(int(runs.sum()), np.int32)
-    run_bags = kept.ctypes.data + 4 * _begins(runs.ravel()).reshape(runs.shape)
     bases = [block.ctypes.data for block in blocks]
-    like = np.empty(0, ids)
-    changed = 0
     for rank, parts in enumerate(layout.parts):
         head = blocks[rank][: 16 * len(parts)].view(np.int64)
         head[: len(parts)], head[len(parts) :] = of_rank[rank], of_runs[rank]
+    if whole:
+        kept = np.arange(count, dtype=np.int32)
+        run_bags = np.full(runs.shape, kept.ctypes.data)
+        changed = _write_bags(layout, bags, sections, bases, of_rank, np.empty(0, ids))
+    else:
+        kept = np.empty(int(runs.sum()), np.int32)
+        run_bags = kept.ctypes.data + 4 * _begins(runs.ravel()).reshape(runs.shape)
+        changed = _write_runs(layout, bags, sections, bases, entries, runs, run_bags, np.empty(0, ids))
+    if changed:
+        raise checks.changed("values")
+    sent = Sent(blocks, of_rank, of_runs, [each.copy() for each in of_runs], run_bags, kept, {})
+    if sized:
+        _write_sizes(layout, bags, sent, sections)
+    if layout.exact and not whole:
+        fetch(layout, bags, sent)
+    return sent
+
+
+def fetch(layout: Layout, bags: Bags, sent: Sent) -> None:
+    """Note which rows of spread features are asked for, where rows travel instead of their sums."""
+    values, offsets, _, count = bags
+    for number in [number for number, feature in enumerate(layout.features) if feature.spread]:
+        first, end = (int(offsets[number * count]), int(offsets[(number + 1) * count])) if count else (0, 0)
+        found = sent.fetched[number] = distinct(values, first, end, layout.placed(number).chunk, layout.ranks)
+        for rank, places_of in enumerate(layout.place_of):
+            sent.answers[rank][places_of[number]] = found.counts[rank]
+
+
+def _write_bags(layout: Layout, bags: Bags, sections: list[_Sections], bases: list[int], of_rank: list[Array],
+                like: Array) -> int:  # fmt: skip
+    """Fill messages with a run for each bag; tells whether ids or offsets have changed since they were checked."""
+    shape = len(layout.features), layout.ranks
+    addresses, entries = np.zeros((3, *shape), np.int64), np.zeros(shape, np.int64)
+    for rank, numbers in enumerate(layout.numbers):
+        addresses[:, numbers, rank] = np.stack(sections[rank][:3]) + bases[rank]
+        entries[numbers, rank] = of_rank[rank]
+    return int(kernels.exchanging.write_bags(
+        bags.values, bags.offsets, bags.bags, layout.described, bags.factors, *addresses, entries, like,
+        np.zeros(layout.ranks, np.int64),
+    ))  # fmt: skip
+
+
+def _write_runs(layout: Layout, bags: Bags, sections: list[_Sections], bases: list[int], entries: Array, runs: Array,
+                run_bags: Array, like: Array) -> int:  # fmt: skip
+    """The same with the runs that have ids, where rows are spread."""
+    values, offsets, factors, count = bags
+    ranks, changed = layout.ranks, 0
+    for rank, parts in enumerate(layout.parts):
         for i, part in enumerate(parts):
             if not part.spread:
                 changed |= kernels.exchanging.write_all(
@@ -144,17 +193,7 @@ def write(layout: Layout, bags: Bags, ids: "np.dtype[Any]", space: SharedMemory,
                 values, offsets, count, number, layout.placed(number).chunk, factors, *addresses, run_bags[number],
                 entries[number], runs[number], like, zeros, zeros.copy(), zeros - 1, zeros.copy(),
             )  # fmt: skip
-    if changed:
-        raise checks.changed("values")
-    sent = Sent(blocks, of_rank, of_runs, [each.copy() for each in of_runs], run_bags, kept, {})
-    if sized:
-        _write_sizes(layout, bags, sent, sections)
-    for number in [number for number, feature in enumerate(layout.features) if feature.spread and layout.exact]:
-        first, end = (int(offsets[number * count]), int(offsets[(number + 1) * count])) if count else (0, 0)
-        found = sent.fetched[number] = distinct(values, first, end, layout.placed(number).chunk, ranks)
-        for rank, places_of in enumerate(layout.place_of):
-            sent.answers[rank][places_of[number]] = found.counts[rank]
-    return sent
+    return changed
 
 
 def _write_sizes(layout: Layout, bags: Bags, sent: Sent, sections: list[_Sections]) -> None:

@@ -160,6 +160,13 @@ class ShardedEmbeddingBag(nn.Module):
             self.include_last_offset = bool(include_last_offset)
             self.num_embeddings = size("num_embeddings", num_embeddings)
             self.embedding_dim = size("embedding_dim", embedding_dim)
+            if self.embedding_dim == 0:
+                raise InvalidArgumentError(
+                    "embedding_dim is 0; a sharded table has at least one column.",
+                    code="wrong-argument",
+                    argument="embedding_dim",
+                    value=0,
+                )
             self.combiner = one_combiner(combiner, mode)
             self.padding_idx = padding(padding_idx, num_embeddings)
             self.ownership = Ownership(num_embeddings, self.exchange.size, sharding)

@@ -35,6 +35,7 @@ class SharedMemory:
     """
 
     mail: Mailbox | None = None
+    common: Array | None = None  # written by all ranks, each at places of its own; where there is `mail`
 
     def __init__(self, group: Any, rank: int, size: int) -> None:
         self.rank = rank
@@ -64,6 +65,8 @@ class SharedMemory:
             slots[rank] = self._own[LINE:][: 8 * words(size)].view(np.int64)
             processes = {r: int(told[r, 1]) for r in self._peers}
             self.mail = Mailbox(rank, size, slots, processes, seconds_of(dist.group.WORLD if group is None else group))
+        if both.sum() == size * (size - 1) and size > 1:  # so all ranks come here
+            self.common = together(group, rank, size, self._half if self.mail is not None else 0)
 
     _fd: int | None = None
 
@@ -123,12 +126,36 @@ class SharedMemory:
         return memory[place : place + nbytes]
 
 
-def _mapped(told: Array) -> Array:
+def together(group: Any, rank: int, size: int, nbytes: int) -> Array | None:
+    """Zeros that all ranks of one machine read and write; all must ask for them. None where a rank cannot.
+
+    The first rank makes them, and takes pages as they are written.
+    """
+    mine, fd, found = np.zeros(WORDS, np.int64), None, None
+    if rank == 0 and nbytes:
+        with suppress(OSError, AttributeError, ValueError):
+            fd = os.memfd_create("rowgrad", os.MFD_CLOEXEC)
+            os.ftruncate(fd, LINE + nbytes)
+            found = np.frombuffer(mmap.mmap(fd, LINE + nbytes), np.uint8)
+            found[:TOKEN] = np.frombuffer(os.urandom(TOKEN), np.uint8)
+            mine[:] = (1, os.getpid(), 0, fd, LINE + nbytes, *found[:TOKEN].view(np.int64), 0)
+    told = _gathered(mine, group, size)[0]
+    if rank and told[0] and nbytes:
+        with suppress(OSError, ValueError):
+            found = _mapped(told, writable=True)
+    all_have = _gathered(np.array([found is not None]).astype(np.int64), group, size).all()
+    if fd is not None:
+        os.close(fd)
+    return None if found is None or not all_have else found[LINE:]
+
+
+def _mapped(told: Array, writable: bool = False) -> Array:
     """The memory that a rank told of; raises if it cannot be opened, or is another."""
     _, pid, _, fd, nbytes, *token = (int(number) for number in told[:7])
-    opened = os.open(f"/proc/{pid}/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+    opened = os.open(f"/proc/{pid}/fd/{fd}", (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+    access = mmap.PROT_READ | mmap.PROT_WRITE * writable
     try:
-        found: Array = np.frombuffer(mmap.mmap(opened, nbytes, prot=mmap.PROT_READ), np.uint8)
+        found: Array = np.frombuffer(mmap.mmap(opened, nbytes, prot=access), np.uint8)
     finally:
         os.close(opened)
     if found[:TOKEN].view(np.int64).tolist() != token:

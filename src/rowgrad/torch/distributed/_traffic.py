@@ -10,7 +10,8 @@ class Traffic:
     ----------
     sent : Counter
         Bytes by purpose: ``"counts"`` (sizes of what follows), ``"ids"`` (rows asked for, with their bags and weights),
-        ``"rows"`` (rows of the table, or partial sums of them), ``"gradients"``, ``"weights"`` (gradients of weights).
+        ``"rows"`` (rows of the table, or partial sums of them; none where ranks read each other's tables),
+        ``"gradients"``, ``"weights"`` (gradients of weights).
     exchanges : Counter
         How many exchanges there were, by purpose. Each costs a round trip, however little is sent.
 

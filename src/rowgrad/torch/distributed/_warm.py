@@ -36,7 +36,8 @@ def tasks(widths: Iterable[int], optimizers: Iterable[str]) -> list[tuple[str, C
     for width in widths:
         found += [(f"sharded {name or 'sparse'} float32, {width} wide", partial(_train, "float32", width, name))
                   for name in updates]  # fmt: skip
-        found.append((f"sharded weighted float32, {width} wide", partial(_train, "float32", width, None, True)))
+        found += [(f"sharded weighted {types[0]} float32, {width} wide",
+                   partial(_train, "float32", width, None, True, types)) for types in TYPES[:2]]  # fmt: skip
         found += [(f"sharded {ids} offsets {offsets} float32, {width} wide",
                    partial(_train, "float32", width, None, False, (ids, offsets, sent)))
                   for ids, offsets, sent in TYPES[1:3]]  # fmt: skip
@@ -62,7 +63,9 @@ def _exchange_ids(ids: "np.dtype[Any]", offsets: "np.dtype[Any]", wire: "np.dtyp
     layout, space = _layout(1, torch.float32), SharedMemory(None, 0, 1)
     for weights in (None, np.dtype(np.float32), np.dtype(np.float64)):
         bags = _bags(ids, offsets, None if weights is None else np.ones(2 * BAGS, weights))
-        message.read(layout, message.write(layout, bags, wire, space).blocks, wire, [weights], [False])
+        for whole in (False, True):
+            sent = message.write(layout, bags, wire, space, whole=whole)
+            message.read(layout, sent.blocks, wire, [weights], [False])
 
 
 def _train(
@@ -85,6 +88,9 @@ def _train(
         if bags.factors is not None:
             values, begins, weights = (torch.from_numpy(array) for array in (bags.values, bags.offsets, bags.factors))
             factors_for(values, begins, weights, BAGS, ["mean", "mean"])
+        served.pooled(Batch(torch.from_numpy(bags.values), torch.from_numpy(bags.offsets.astype(ids)),
+                            None if bags.factors is None else torch.from_numpy(bags.factors),
+                            BAGS))  # as ranks of one machine do it  # fmt: skip
         sent = message.write(layout, bags, wire, space)
         asked = message.read(layout, sent.blocks, wire, [answers.sums if weighted else None], [False])
         factors = None if asked.factors is None else torch.from_numpy(asked.factors)

@@ -6,7 +6,7 @@ with runs.
 """
 
 from dataclasses import dataclass
-from math import inf
+from math import ceil, inf
 
 from rowgrad.errors import InvalidArgumentError
 from rowgrad.torch.distributed._ownership import owners
@@ -94,9 +94,14 @@ class Machine:
     message : float
         Seconds of a rank's own time for each message in an exchange; one goes to each other rank.
     copy : float
-        Bytes a second that a rank copies in memory, where it packs and unpacks messages.
+        Bytes a second of rows and gradients, with those that stay on the rank, that it packs and unpacks; or, on one
+        machine, of gradients that it writes for all ranks.
     cores : float
-        Cores for all ranks together, where they share a machine; a rank computes on one.
+        Cores for all ranks together, where they share a machine; a rank computes on one, and stays there.
+    pack : float
+        Seconds for an id, to write it to a message and to read it.
+    step : float
+        Seconds of a rank's own time for a step, however small, beside its messages.
     """
 
     kernel: float
@@ -105,6 +110,8 @@ class Machine:
     message: float = 0.0
     cores: float = inf
     copy: float = inf
+    pack: float = 0.0
+    step: float = 0.0
 
 
 def wire_bytes(ranks: int, batch: Batch) -> dict[str, float]:
@@ -148,7 +155,7 @@ def wire_bytes(ranks: int, batch: Batch) -> dict[str, float]:
     }
 
 
-def placed_bytes(ranks: int, batch: Batch, kind: str, features: int = 1) -> dict[str, float]:
+def placed_bytes(ranks: int, batch: Batch, kind: str, features: int = 1, *, shared: bool = False) -> dict[str, float]:
     """Bytes that one rank sends to others in a step for a table of a sharded collection, on average over the ranks.
 
     Parameters
@@ -160,6 +167,8 @@ def placed_bytes(ranks: int, batch: Batch, kind: str, features: int = 1) -> dict
         How the table is placed.
     features : int
         How many features it has, each with such bags.
+    shared : bool
+        Whether all ranks are on one machine: then rows are read where they are.
 
     Examples
     --------
@@ -173,6 +182,8 @@ def placed_bytes(ranks: int, batch: Batch, kind: str, features: int = 1) -> dict
     if kind == "row":
         runs = batch.bags * (owners(ranks, batch.ids_per_bag) if batch.owners is None else batch.owners)
         answers = batch.ids if batch.exact else runs
+        if shared:  # each rank gets the length of each bag, and sees the gradient of each
+            runs, answers = batch.bags * ranks, 0
         found = {"ids": batch.ids * (ROW + weight) + 4 * runs + 16 * ranks, "rows": answers * batch.width * item,
                  "gradients": runs * batch.width * item, "weights": batch.ids * max(item, 4)}  # fmt: skip
     elif kind == "replicated":
@@ -183,7 +194,8 @@ def placed_bytes(ranks: int, batch: Batch, kind: str, features: int = 1) -> dict
     else:
         pieces = -(-batch.width // column_step(batch.width, ranks)) if kind == "column" else 1  # each gets the ids
         found = {"ids": (batch.ids * (ROW + weight) + 4 * batch.bags + 16) * pieces,
-                 "rows": batch.bags * batch.width * item, "gradients": batch.bags * batch.width * item,
+                 "rows": batch.bags * batch.width * item * (not shared),
+                 "gradients": batch.bags * batch.width * item,
                  "weights": batch.ids * max(item, 4) * pieces}  # fmt: skip
     wanted = {"gradients": batch.train, "weights": batch.train and batch.weights_learn}
     return {purpose: sent * others * features * wanted.get(purpose, True) for purpose, sent in found.items()}
@@ -233,15 +245,19 @@ def step_seconds(ranks: int, batch: Batch, machine: Machine) -> float:
     >>> [round(1000 * cost.step_seconds(ranks, batch, here), 2) for ranks in (1, 2, 1024)]
     [3.0, 4.18, 121.3]
     """
-    return _seconds(ranks, batch.ids, sum(wire_bytes(ranks, batch).values()), exchanges(batch), machine)
+    sent = wire_bytes(ranks, batch)
+    return _seconds(ranks, batch.ids, sum(sent.values()), _moved(ranks, sent), exchanges(batch), machine)
 
 
-def collection_bytes(ranks: int, batch: Batch, kind: str, tables: int) -> float:
+def collection_bytes(ranks: int, batch: Batch, kind: str, tables: int, *, shared: bool = False) -> float:
     """Bytes that one rank sends to others in a step of a sharded collection of such tables, all placed one way."""
-    return tables * sum(placed_bytes(ranks, batch, kind).values()) + COUNTS * (ranks - 1) * (1 + batch.train)
+    sent = placed_bytes(ranks, batch, kind, shared=shared)
+    return tables * sum(sent.values()) + COUNTS * (ranks - 1) * (1 + batch.train)
 
 
-def collection_seconds(ranks: int, batch: Batch, kind: str, tables: int, machine: Machine) -> float:
+def collection_seconds(
+    ranks: int, batch: Batch, kind: str, tables: int, machine: Machine, *, shared: bool = False
+) -> float:
     """Seconds for a step of a sharded collection of so many tables, all placed one way, forward and backward.
 
     Parameters
@@ -254,6 +270,8 @@ def collection_seconds(ranks: int, batch: Batch, kind: str, tables: int, machine
     tables : int
     machine : Machine
         `kernel` is what the plain collection needs for an id.
+    shared : bool
+        Whether all ranks are on one machine, and see each other's tables.
 
     Examples
     --------
@@ -261,17 +279,24 @@ def collection_seconds(ranks: int, batch: Batch, kind: str, tables: int, machine
     >>> here = cost.Machine(kernel=40e-9, bandwidth=2.5e9, latency=100e-6, message=50e-6, copy=5e9)
     >>> batch = cost.Batch(bags=2048, ids_per_bag=10, width=64)
     >>> [round(1000 * cost.collection_seconds(16, batch, kind, 26, here), 1) for kind in ("table", "row")]
-    [48.5, 189.2]
+    [42.1, 146.2]
     """
-    sent = collection_bytes(ranks, batch, kind, tables)
-    return _seconds(ranks, tables * batch.ids, sent, exchanges(batch), machine)
+    sent = collection_bytes(ranks, batch, kind, tables, shared=shared)
+    moved = tables * _moved(ranks, placed_bytes(ranks, batch, kind))
+    if shared and kind != "replicated":
+        moved = tables * batch.bags * batch.width * SIZES[batch.dtype] * batch.train
+    return _seconds(ranks, tables * batch.ids, sent, moved, exchanges(batch), machine)
 
 
-def _seconds(ranks: int, ids: float, sent: float, count: int, machine: Machine) -> float:
-    shared = max(1.0, ranks / machine.cores)
+def _moved(ranks: int, sent: dict[str, float]) -> float:
+    """The bytes of rows and gradients that a rank packs: those that it sends, and those that it keeps."""
+    return (sent["rows"] + sent["gradients"]) * ranks / max(ranks - 1, 1)
+
+
+def _seconds(ranks: int, ids: float, sent: float, moved: float, count: int, machine: Machine) -> float:
     if ranks == 1:
         return ids * machine.kernel
-    # A rank writes and reads all messages, also those to itself.
-    packing = 2 * sent * ranks / (ranks - 1) / machine.copy
-    computing = (ids * machine.kernel + packing + sent / machine.bandwidth) * shared
-    return computing + count * (machine.latency + (ranks - 1) * machine.message * shared)
+    # A rank stays on its core, so the core with the most ranks is the last to be done.
+    shared = ceil(ranks / machine.cores) if machine.cores < ranks else 1
+    computing = ids * (machine.kernel + machine.pack) + moved / machine.copy + sent / machine.bandwidth + machine.step
+    return computing * shared + count * (machine.latency + (ranks - 1) * machine.message * shared)
