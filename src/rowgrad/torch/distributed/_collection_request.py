@@ -19,7 +19,7 @@ BACKWARD, WEIGHTED, WEIGHTS_LEARN, SIZED = 1, 2, 4, 8  # what a rank tells of it
 
 
 class CollectionRequest:
-    """Made by `ShardedEmbeddingBagCollection.prefetch`; finished by calling the collection with it."""
+    """The result of `ShardedEmbeddingBagCollection.prefetch`; call the collection with it."""
 
     def __init__(
         self, exchange: Exchange, layout: Layout, ids: "np.dtype[Any]", sums: "np.dtype[Any]", sized: bool
@@ -40,7 +40,7 @@ class CollectionRequest:
         self, values: Tensor | None, offsets: Tensor | None, factors: Tensor | None, bags: int, backward: bool,
         error: RowgradError | None,
     ) -> "CollectionRequest":  # fmt: skip
-        """Write the messages, tell all ranks what comes, and begin to send. With `error`, all ranks are told of it."""
+        """Write the messages, announce them to all ranks, and begin to send. With `error`, announce that instead."""
         headers: list[tuple[int, int, int]] | None = None
         exchange = self.exchange
         if error is None and values is not None and offsets is not None:
@@ -75,7 +75,7 @@ class CollectionRequest:
 
     @property
     def received(self) -> message.Received:
-        """What all ranks ask this one for; waits until it is here."""
+        """Wait for the requests of all ranks to this one, and return them."""
         if self._received is None:
             assert self._trade is not None
             came: list[Array] = self.exchange.received(self._trade)
@@ -86,7 +86,7 @@ class CollectionRequest:
         return self._received
 
     def batch(self, *, backward: bool = False) -> Batch:
-        """The same as tables take it; in the backward pass, gradients are multiplied by what sizes of bags tell."""
+        """The requests as a batch of look-ups; in the backward pass, gradients are scaled by the sizes of bags."""
         found = self.received
         factors = found.factors
         if backward and found.sizes is not None:
