@@ -198,7 +198,7 @@ def test_placeholders_must_be_fed(tmp_path: Path) -> None:
         ([], "nothing is fed to x-1"),
         (["--feed", "y=a.npy"], "there is no placeholder 'y'; there are: x-1, word"),
         (["--feed", "x-1=missing.npy"], "there is no such file"),
-        (["--feed", f"x-1={tmp_path / 'word.npy'}"], "cannot be made bfloat16"),
+        (["--feed", f"x-1={tmp_path / 'word.npy'}"], "cannot be converted to bfloat16"),
     ]:
         done = subprocess.run([sys.executable, tmp_path / "script.py", *arguments], capture_output=True, text=True)
         assert done.returncode == 2

@@ -130,7 +130,7 @@ def test_an_existing_file_is_safe_and_nothing_is_computed(tmp_path, monkeypatch)
     monkeypatch.setattr("rowgrad._cli.op.apply_to_arrays", lambda *_: pytest.fail("computed"))
     result = run(*args)
     assert result.exit_code == 1
-    assert result.stderr.splitlines() == [f"error: --out {target} exists already.", "hint: --force overwrites it."]
+    assert result.stderr.splitlines() == [f"error: --out {target} already exists.", "hint: --force overwrites it."]
     assert target.read_bytes() == b"precious"
     monkeypatch.undo()
     assert run(*args, "--force").exit_code == 0

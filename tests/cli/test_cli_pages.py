@@ -81,7 +81,7 @@ def test_fetch_out_and_quiet(page: Path) -> None:
         (["check", "missing.page.json"], 1, "there is no such file"),
         (["convert", "p.page.json", "x.docx"], 2, "pages are written as"),
         (["convert", "p.page.json", "missing/x.py"], 1, "no folder"),
-        (["convert", "p.page.json", "p.page.json"], 1, "exists already"),
+        (["convert", "p.page.json", "p.page.json"], 1, "already exists"),
         (["convert", "p.page.json", "x.py", "--run"], 2, "--run"),
     ],
 )
@@ -167,7 +167,7 @@ def test_a_picture_without_a_page(page: Path) -> None:
     for name in ("x.svg", "x.png"):
         done = run("check", name)
         assert done.exit_code == 1
-        assert "carries no page" in done.stderr or "not whole" in done.stderr
+        assert "carries no page" in done.stderr or "incomplete" in done.stderr
 
 
 def test_results_are_drawn(page: Path) -> None:

@@ -108,7 +108,7 @@ def plan(indices: Any, segment_ids: Any, rows: int, segments: int | None = None)
     Raises
     ------
     InvalidArgumentError
-        The ids are no vectors, differ in length, or a size is negative.
+        The ids are not vectors, differ in length, or a size is negative.
     OutOfRangeError
         An index is not in [0, rows), or a segment id not in [0, segments).
     DTypeError

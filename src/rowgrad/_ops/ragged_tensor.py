@@ -129,7 +129,7 @@ class RaggedTensor:
             array = array.combine_chunks()
         if array.null_count:
             raise InvalidArgumentError(
-                f"the array has {array.null_count} nulls, which are no rows. Fill them with empty lists first.",
+                f"the array has {array.null_count} nulls, which are not rows. Fill them with empty lists first.",
                 code="has-nulls",
                 argument="array",
             )

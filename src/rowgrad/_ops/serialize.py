@@ -96,7 +96,7 @@ def _read(serialized: Array, row: int, dtype: str) -> tuple[Array, Array, Array]
         try:
             array = decode(text if isinstance(text, bytes) else str(text).encode())
         except BadProtoError as error:
-            raise _bad((row, column), f"is no tensor: {error}.") from None
+            raise _bad((row, column), f"is not a tensor: {error}.") from None
         if name_of(array.dtype) != kind:
             raise DTypeError(f"serialized_sparse[{row}, {column}] has {what} of {name_of(array.dtype)}, not of {kind}.",
                              code="wrong-dtype", argument="serialized_sparse", value=name_of(array.dtype))  # fmt: skip

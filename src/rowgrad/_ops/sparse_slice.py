@@ -212,7 +212,7 @@ declare(Operator(
     outputs=(
         Pin("output_indices", "int64", "[K, rank]", "The indices in the window, counted from its start."),
         Pin("output_values", "T", "[K]", "Their values."),
-        Pin("output_shape", "int64", "[rank]", "The shape of the window, cut where it reaches past the tensor."),
+        Pin("output_shape", "int64", "[rank]", "The shape of the window, cut where it extends beyond the tensor."),
     ),
     types={"T": PLAIN},
     formula="an entry stays if start[d] ≤ index[d] < start[d] + size[d] for every d; its index becomes index − start\n"
@@ -221,7 +221,7 @@ declare(Operator(
         "InvalidArgumentError: indices is not a matrix, or values, shape, start or size not a vector",
         "InvalidArgumentError: indices and values differ in length, or shape, start, size and the width of indices do",
         "InvalidArgumentError: more than 254 dimensions, or a negative shape",
-        "InvalidArgumentError: a negative size, unless the window lies past the tensor anyway",
+        "InvalidArgumentError: a negative size, unless the window lies outside the tensor",
         "DTypeError: a type that is not listed",
     ),
     cost="O(N · rank).",

@@ -69,7 +69,7 @@ def change_recipe(page: Core, group: Group, given: Mapping[str, Any]) -> None:
     """Set what a derived group is derived from."""
     recipe = group.recipe
     if recipe is None:
-        raise PageError("it is no derived group; it has nothing to be set.", block=group.name, code="not-derived")
+        raise PageError("it is not a derived group; it has no settings.", block=group.name, code="not-derived")
     if recipe.kind == INSTANCE:
         inputs = {**recipe.settings, **given}
         new = instance_recipe(page, recipe.y.block, {name: wire for name, wire in inputs.items() if wire is not None})

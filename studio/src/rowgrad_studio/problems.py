@@ -38,7 +38,7 @@ def problem(error: Exception) -> dict[str, Any]:
         return _plain(f"{error.filename or 'a file'}: {error.strerror or error}.", "bad-file")
     log.error("a fault of the studio", exc_info=error)
     return _plain(
-        f"{type(error).__name__}: {error}. This is a fault of the studio; its window tells where.", "internal"
+        f"{type(error).__name__}: {error}. This is a bug in the studio; its terminal shows where.", "internal"
     )
 
 

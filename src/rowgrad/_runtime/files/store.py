@@ -84,7 +84,7 @@ def _open_member(archive: zipfile.ZipFile, path: Path, member: str) -> Array:
     try:
         check_room(archive.getinfo(f"{member}.npy").file_size, member)  # a small archive can hold many zeros
     except OutOfMemoryError as error:
-        raise FileError(f"{path}:{member} is larger than the memory that is free.", code=error.code) from error
+        raise FileError(f"{path}:{member} is larger than the free memory.", code=error.code) from error
     with archive.open(f"{member}.npy") as file:
         return _read_array(file, f"{path}:{member}")
 

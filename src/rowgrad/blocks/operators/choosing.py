@@ -200,7 +200,7 @@ _declare(
     outputs=(Pin("output", "T", "[...]", "The value, everywhere."),),
     types={"T": PLAIN, "index_type": IDS},
     formula="output[…] = value",
-    errors=("InvalidArgumentError: dims is no vector or has a negative size, or value is not a scalar", WRONG_TYPE,
+    errors=("InvalidArgumentError: dims is not a vector or has a negative size, or value is not a scalar", WRONG_TYPE,
             TOO_LARGE),
     cost="O(elements of the result).",
     compute=_fill,

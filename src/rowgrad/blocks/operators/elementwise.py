@@ -330,7 +330,7 @@ declare(Operator(
     outputs=(Pin("y", "DstT", "[...]", "The values of x in the type DstT."),),
     types={"SrcT": PLAIN_NUMBERS, "DstT": PLAIN_NUMBERS},
     formula="y = x, rounded to what DstT holds: towards 0 where that is whole numbers, else to nearest",
-    errors=("InvalidArgumentError: DstT is missing, or is no type that is listed", WRONG_TYPE, TOO_LARGE),
+    errors=("InvalidArgumentError: DstT is missing, or is not a listed type", WRONG_TYPE, TOO_LARGE),
     cost="O(elements).",
     example=Example({"x": [1.9, -1.9]}, {"y": [1, -1]}, attributes={"DstT": "int32"}),
     compute=_cast,

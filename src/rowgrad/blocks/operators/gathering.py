@@ -228,7 +228,7 @@ declare(Operator(
     types={"Tidx": tuple(dict.fromkeys(("int32", *FLOATS, *INTEGERS)))},
     formula="output[i] = start + i · delta, for i from 0 to ⌈(limit − start) / delta⌉ − 1",
     errors=(
-        "InvalidArgumentError: an input is no scalar or not finite, delta is 0, or leads away from limit",
+        "InvalidArgumentError: an input is not a scalar or not finite, delta is 0, or leads away from limit",
         WRONG_TYPE,
         TOO_LARGE,
     ),

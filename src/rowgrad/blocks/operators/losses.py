@@ -137,7 +137,7 @@ declare(Operator(
     types={"T": FLOATS},
     formula="loss[b] = −Σ over c of labels[b, c] · log(softmax(features[b])[c])\n"
     "backprop = softmax(features) − labels",
-    errors=("InvalidArgumentError: features or labels is no matrix, or their shapes differ", WRONG_TYPE, TOO_LARGE),
+    errors=("InvalidArgumentError: features or labels is not a matrix, or their shapes differ", WRONG_TYPE, TOO_LARGE),
     cost="O(elements).",
     example=Example(
         {"features": [[0.0, 2.0]], "labels": [[0.0, 1.0]]},
@@ -174,7 +174,7 @@ declare(Operator(
     formula="loss[b] = −log(softmax(features[b])[labels[b]])\n"
     "backprop = softmax(features), less 1 at the true class of each row",
     errors=(
-        "InvalidArgumentError: features is no matrix or has no classes, labels is no vector, or their lengths differ",
+        "InvalidArgumentError: features is not a matrix or has no classes, labels is not a vector, or lengths differ",
         "OutOfRangeError: a label is not in [0, classes)",
         WRONG_TYPE,
         TOO_LARGE,

@@ -133,7 +133,7 @@ _declare(
     outputs=(Pin("output", "T", "[...]", "The copies."),),
     types={"T": PLAIN, "Tmultiples": IDS},
     formula="output[i, j, …] = input[i mod size 0, j mod size 1, …]",
-    errors=("InvalidArgumentError: multiples is no vector with a number of 0 or more for each dimension", WRONG_TYPE,
+    errors=("InvalidArgumentError: multiples is not a vector with a number of 0 or more for each dimension", WRONG_TYPE,
             TOO_LARGE),
     cost="O(elements of the result).",
     example=Example({"input": [1.0, 2.0], "multiples": [2]}, {"output": [1.0, 2.0, 1.0, 2.0]}),

@@ -225,7 +225,7 @@ declare(Operator(
     outputs=(Pin("product", "T", "[m, n]", "Their product."),),
     types={"T": NUMBERS},
     formula="product[i, j] = Σ over k of a[i, k] · b[k, j]",
-    errors=("InvalidArgumentError: a or b is no matrix, or their inner sizes differ", WRONG_TYPE, TOO_LARGE),
+    errors=("InvalidArgumentError: a or b is not a matrix, or their inner sizes differ", WRONG_TYPE, TOO_LARGE),
     cost="O(m · k · n), by the linear algebra library that NumPy has.",
     example=Example({"a": [[1.0, 2.0]], "b": [[3.0], [4.0]]}, {"product": [[11.0]]}),
     compute=_matmul,

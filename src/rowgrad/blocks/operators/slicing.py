@@ -144,7 +144,7 @@ _LIMITS = (
     Pin("strides", "Index", "[n]", "The steps from one element to the next; negative ones go backwards."),
 )
 _WRONG_SLICE = (
-    "InvalidArgumentError: begin, end and strides are no vectors of one length, or longer than the shape",
+    "InvalidArgumentError: begin, end and strides are not vectors of one length, or longer than the shape",
     "InvalidArgumentError: a stride is 0",
     "OutOfRangeError: an element that is to be taken is not there",
 )

@@ -76,7 +76,7 @@ declare(Operator(
     compute=_shuffle,
     shape_rule=lambda shapes, _, __: {"output": shapes.get("value")},
     in_tensorflow=False,
-    notes="The same seed gives the same order for ever. TensorFlow's RandomShuffle draws others.",
+    notes="The same seed always gives the same order. TensorFlow's RandomShuffle draws others.",
 ))  # fmt: skip
 for _name, _number in (("Zeros", 0), ("Ones", 1)):
 
@@ -101,7 +101,7 @@ for _name, _number in (("Zeros", 0), ("Ones", 1)):
         outputs=(Pin("output", "dtype", "[...]", f"{_name}, everywhere."),),
         types={"Tshape": IDS, "dtype": tuple(name for name in PLAIN if name != "string")},
         formula=f"output[…] = {_number}",
-        errors=("InvalidArgumentError: shape is no vector or has a negative size", WRONG_TYPE, TOO_LARGE),
+        errors=("InvalidArgumentError: shape is not a vector or has a negative size", WRONG_TYPE, TOO_LARGE),
         cost="O(elements of the result).",
         example=Example({"shape": [2]}, {"output": [float(_number)] * 2}),
         compute=_filled,
