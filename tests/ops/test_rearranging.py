@@ -114,7 +114,7 @@ def test_values_beside_numpy() -> None:
         (lambda: raw_ops.StridedSlice([1, 2], [0, 0], [1, 1], [1, 1]), "there are 2 places for the 1 dimensions"),
         (lambda: raw_ops.StridedSlice([1, 2], [0], [1, 1], [1]), "end has 2 elements, and begin 1"),
         (lambda: raw_ops.StridedSlice([1, 2], [2], [3], [1], shrink_axis_mask=1), "begin has 2 for dimension 0"),
-        (lambda: raw_ops.StridedSlice([1, 2], [0, 0], [1, 1], [1, 1], ellipsis_mask=3), "only one place"),
+        (lambda: raw_ops.StridedSlice([1, 2], [0, 0], [1, 1], [1, 1], ellipsis_mask=3), "only one position"),
         (lambda: raw_ops.StridedSliceGrad([3], [0], [2], [1], [1.0]), r"dy has shape \[1\], and the slice has \[2\]"),
         (lambda: raw_ops.SplitPart(0, [1, 2, 3], num_split=2, index=0), "which 2 parts of equal size do not make"),
         (lambda: raw_ops.SplitPart(0, [1, 2], num_split=2, index=2), "index is 2; allowed: 0 to 1"),

@@ -33,7 +33,7 @@ class RaggedTensor:
     Raises
     ------
     InvalidArgumentError
-        The row splits do not begin with 0, fall, or do not end with the number of values.
+        The row splits do not begin with 0, decrease, or do not end with the number of values.
 
     Examples
     --------
@@ -205,7 +205,7 @@ class RaggedTensor:
         at = int(row) + (len(self) if row < 0 else 0)
         if not 0 <= at < len(self):
             raise OutOfRangeError(
-                f"row {row} is asked for, and there are {len(self)}.", code="index-out-of-range", value=int(row)
+                f"row {row} is out of range; there are {len(self)} rows.", code="index-out-of-range", value=int(row)
             )
         return self.values[int(self.row_splits[at]) : int(self.row_splits[at + 1])]
 
@@ -367,7 +367,7 @@ def segment_ids_to_row_splits(segment_ids: Any, num_segments: int | None = None)
     rows = (int(ids[-1]) + 1 if ids.size else 0) if num_segments is None else num_segments
     if ids.size and (ids[0] < 0 or ids[-1] >= rows or (ids[1:] < ids[:-1]).any()):
         raise InvalidArgumentError(
-            f"segment_ids must not fall, and lie in 0 to {rows - 1}. Sort the values by row.",
+            f"segment_ids must not decrease, and be in 0 to {rows - 1}. Sort the values by row.",
             code="unsorted-segment-ids",
             argument="segment_ids",
         )

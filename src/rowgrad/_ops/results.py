@@ -57,7 +57,7 @@ class ReshapedEntries(NamedTuple):
 
 
 class RaggedEntries(NamedTuple):
-    """A ragged tensor as a sparse one."""
+    """Convert a ragged tensor to a sparse one."""
 
     sparse_indices: Any
     sparse_values: Any

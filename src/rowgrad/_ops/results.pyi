@@ -53,7 +53,7 @@ class ReshapedEntries(NamedTuple, Generic[A]):
     output_shape: A
 
 class RaggedEntries(NamedTuple, Generic[A]):
-    """A ragged tensor as a sparse one."""
+    """Convert a ragged tensor to a sparse one."""
 
     sparse_indices: A
     sparse_values: A

@@ -203,10 +203,10 @@ declare(Operator(
     family="joining",
     summary="Join arrays along one dimension.",
     inputs=(
-        Pin("values", "T", "[...]", "The arrays, of equal shapes but for the axis.", many=True),
+        Pin("values", "T", "[...]", "The arrays, of equal shapes except along the axis.", many=True),
         Pin("axis", "Tidx", "[]", "The dimension along which they are joined; negative ones count from the end."),
     ),
-    outputs=(Pin("output", "T", "[...]", "All of them, one after the other."),),
+    outputs=(Pin("output", "T", "[...]", "The concatenated array."),),
     types={"T": PLAIN, "Tidx": IDS},
     formula="output = values[0], values[1], … one after the other along axis",
     errors=(
@@ -224,7 +224,7 @@ declare(Operator(
             d_output, op.ConcatOffset(axis, [op.Shape(value) for value in values], position=position), op.Shape(part)
         )
     },
-    notes="TensorFlow's ConcatV2 wants two arrays or more, here one alone is taken too. `raw_ops.Concat` takes "
+    notes="TensorFlow's ConcatV2 requires at least two arrays; here one is allowed. `raw_ops.Concat` takes "
     "concat_dim first, as TensorFlow's.",
 ))  # fmt: skip
 
@@ -254,7 +254,7 @@ declare(Operator(
     compute=_concat_offset,
     attributes=(Attribute("position", REQUIRED, "Which of the parts, counted from 0.", kind="int"),),
     shape_rule=_offset_shape,
-    notes="TensorFlow's operator gives the offsets of all parts, as `raw_ops.ConcatOffset` does; its axis is int32.",
+    notes="TensorFlow's operator returns the offsets of all parts, as `raw_ops.ConcatOffset` does; its axis is int32.",
 ))  # fmt: skip
 
 declare(Operator(

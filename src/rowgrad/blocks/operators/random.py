@@ -105,7 +105,7 @@ for _kind, (_name, _summary, _formula, _is_same) in WHAT.items():
         summary=_summary,
         inputs=(
             Pin("shape", "T", "[rank]", "The shape of the result."),
-            Pin("seed", "Tseed", "[2]", "Two whole numbers, which decide all the others."),
+            Pin("seed", "Tseed", "[2]", "The seed: two integers."),
         ),
         outputs=(Pin("output", "dtype", "[...]", "The random numbers."),),
         types={"T": IDS, "Tseed": IDS, "dtype": ("float32", "float64")},
@@ -119,7 +119,7 @@ for _kind, (_name, _summary, _formula, _is_same) in WHAT.items():
         shape_rule=_shaped,
         in_tensorflow=_is_same,
         notes="The same seed always gives the same numbers. "
-        + ("TensorFlow gives them too, normal ones to the rounding of logarithm, sine and cosine." if _is_same
-           else "TensorFlow, which has such an operator, draws others.")
+        + ("They equal TensorFlow's, normal ones up to the rounding of logarithm, sine and cosine." if _is_same
+           else "TensorFlow's operator draws other numbers.")
         + " Multiply and add to get other ranges: 0.1 · output − 0.05.",
     ))  # fmt: skip

@@ -223,10 +223,10 @@ declare(Operator(
     name="Reshape",
     function=None,
     family="shaping",
-    summary="The same elements, in the same order, in another shape.",
+    summary="Change the shape, with the same elements in the same order.",
     inputs=(
         Pin("tensor", "T", "[...]", "Any array."),
-        Pin("shape", "Tshape", "[rank]", "The new shape; one size may be −1, which is then worked out."),
+        Pin("shape", "Tshape", "[rank]", "The new shape; one size may be −1, which is inferred."),
     ),
     outputs=_output("[...]", "The elements of tensor, row by row."),
     types={"T": PLAIN, "Tshape": IDS},
@@ -295,7 +295,7 @@ declare(Operator(
     summary="Insert a dimension of size 1.",
     inputs=(
         Pin("input", "T", "[...]", "Any array."),
-        Pin("axis", "Tdim", "[]", "Where the new dimension goes; negative ones are counted from the end."),
+        Pin("axis", "Tdim", "[]", "The position of the new dimension; negative ones are counted from the end."),
     ),
     outputs=_output("[...]", "The input with one dimension more."),
     types={"T": PLAIN, "Tdim": IDS},
