@@ -253,4 +253,4 @@ def test_one_array_where_several_are_taken(tmp_path):
 def test_a_block_of_pages_is_no_command():
     result = run("Const", "--value", "1")
     assert result.exit_code == 2
-    assert result.stderr.startswith("error: Const is a block of pages, and no function.")
+    assert result.stderr.startswith("error: Const is a block of pages, not a function.")

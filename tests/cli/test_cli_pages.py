@@ -242,7 +242,7 @@ def test_a_loop_is_kept_as_csv_and_for_tensorboard(training: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
-    [(["--csv", "r.csv"], "give --loop N too"), (["--logdir", "logs"], "give --loop N too"),
+    [(["--csv", "r.csv"], "need --loop N"), (["--logdir", "logs"], "need --loop N"),
      (["--loop", "2", "--csv", "t.page.json"], "t.page.json"), (["--loop", "2", "--every", "0"], "--every")],
 )  # fmt: skip
 def test_records_that_cannot_be_kept(training: Path, arguments: list[str], text: str) -> None:
