@@ -19,7 +19,7 @@ EPILOG = """[bold]Examples[/bold]
   rowgrad run model.page.json --loop 200     run a page of blocks
   rowgrad convert model.page.json model.py   write the page as a script
   rowgrad studio model.page.json             edit it in the browser
-  rowgrad migrate model.ckpt-100 tables      read TensorFlow's variables, without TensorFlow
+  rowgrad migrate model.ckpt-100 tables      convert TensorFlow's variables
   rowgrad tour                               see which row gets which gradient
   rowgrad ops sparse_slice_grad              print the reference of one operator
   rowgrad op SparseSegmentMeanGrad --help    list its inputs
