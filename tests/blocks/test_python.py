@@ -250,7 +250,7 @@ def test_initial_values_that_are_computed(tmp_path: Path) -> None:
 def test_a_page_that_is_not_whole_is_refused() -> None:
     page = Page()
     page.add("Neg", id="n")
-    with pytest.raises(PageError, match="n:x: nothing is wired"):
+    with pytest.raises(PageError, match="n:x: it is unconnected"):
         page.to_python()
 
 

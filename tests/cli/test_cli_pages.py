@@ -112,7 +112,7 @@ def test_check_lists_every_wire(page: Path) -> None:
     made.save("q.page.json")
     done = run("check", "q.page.json")
     assert done.exit_code == 1
-    assert "error: minus:x: nothing is wired to it" in done.stderr
+    assert "error: minus:x: it is unconnected" in done.stderr
 
 
 MALFORMED = {

@@ -129,7 +129,7 @@ def test_values_beside_numpy() -> None:
         (lambda: raw_ops.Bincount([-1], 2, [1.0]), r"arr\[0\] is -1"),
         (lambda: raw_ops.Bincount([1], -2, [1.0]), "size is -2"),
         (lambda: raw_ops.Bincount([1], 2, [1.0, 2.0]), "there must be one for each value, or none"),
-        (lambda: raw_ops.Bucketize([1.0], boundaries=[2.0, 1.0]), "they must rise"),
+        (lambda: raw_ops.Bucketize([1.0], boundaries=[2.0, 1.0]), "they must ascend"),
         (lambda: raw_ops.Bucketize([1.0], boundaries=["a"]), "it must be a list of numbers"),
         (lambda: raw_ops.Bucketize([1.0], boundaries=[float("nan")]), "it must be a list of numbers"),
         (lambda: raw_ops.Pow(np.array([2]), np.array([-1])), "negative power"),

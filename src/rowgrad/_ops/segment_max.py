@@ -299,7 +299,7 @@ declare(Operator(
     formula=MAX_GRAD.replace("output[r, c]", "row r of the table, column c,")
     + "\nsorted_unique_indices = the distinct elements of chosen but -1, ascending; output = their rows",
     errors=tuple(text.format(rows="dense_output_dim0") for text in GRAD_ERRORS),
-    cost="O(S · width · log rows), whatever the size of the table.",
+    cost="O(S · width · log rows), for any size of the table.",
     example=Example(
         {"grad": G, "chosen": [[7, 7, 2], [-1, -1, -1], [7, 2, 2]], "dense_output_dim0": 1000},
         {"output": [[0.0, 1.0, 8.0], [4.0, 2.0, 0.0]], "sorted_unique_indices": [2, 7]},

@@ -96,8 +96,8 @@ def _multiply_others(grad: Array, data: Array, segment_ids: Array, *, out: Array
 def _same_shape(name: str, shape: tuple[int, ...], wanted: tuple[int, ...], other: str) -> None:
     if shape != wanted:
         raise InvalidArgumentError(
-            f"{name} has shape {list(shape)}; by the shape of {other} it must have {list(wanted)}. Pass what the "
-            "forward operator took and gave.",
+            f"{name} has shape {list(shape)}; by the shape of {other} it must have {list(wanted)}. Pass the "
+            "inputs and results of the forward operator.",
             code="length-mismatch",
             argument=name,
             value=shape,

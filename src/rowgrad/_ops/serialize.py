@@ -117,7 +117,7 @@ def stack(parts: list[tuple[Array, Array, Array]], argument: str) -> StoredEntri
         if shape.size != rank:
             raise InvalidArgumentError(
                 f"{argument}[{position}] is of a tensor with {shape.size} dimensions, the first one has {rank}; all "
-                "must have as many.",
+                "must have the same number.",
                 code="wrong-rank", argument=argument, position=position, value=shape.size,
             )  # fmt: skip
         sizes_of(argument, shape)

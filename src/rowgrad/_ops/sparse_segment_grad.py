@@ -473,7 +473,7 @@ def _declare_compact(kind: str) -> None:
         formula=_formula(kind).replace("output[r]", "row r of the table")
         + "\nsorted_unique_indices = the distinct indices, ascending; output = their rows",
         errors=tuple(text.format(rows="dense_output_dim0") for text in GRAD_ERRORS),
-        cost="O(N · (width + log rows)), whatever the size of the table.",
+        cost="O(N · (width + log rows)), for any size of the table.",
         example=Example(inputs, {"output": outputs[kind], "sorted_unique_indices": [1, 7]}),
         compute=partial(_gradient, KINDS[kind], True),
         quick=_Small(KINDS[kind]),

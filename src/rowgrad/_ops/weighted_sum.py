@@ -250,7 +250,7 @@ declare(Operator(
     "sorted_unique_indices = the distinct indices, ascending; output = their rows",
     errors=tuple(text.format(values="grad", count="dense_output_dim0", rows="dense_output_dim0",
                              segments="rows of grad") for text in ERRORS),
-    cost="O(N · (width + log rows)), whatever the size of the table.",
+    cost="O(N · (width + log rows)), for any size of the table.",
     example=Example(
         {"grad": G, "weights": [2.0, 0.5, 1.0], "indices": [7, 1, 7], "segment_ids": [0, 0, 2],
          "dense_output_dim0": 1000},

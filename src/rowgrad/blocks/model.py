@@ -87,7 +87,7 @@ def output_pin(block: Block, pin: str | None) -> str:
 
 def missing_input(block: Block, pin: str) -> PageError:
     """The error of a pin with neither a wire nor a literal."""
-    return PageError("nothing is wired to it, and no literal is typed in.", block=block.id, pin=pin,
+    return PageError("it is unconnected and has no literal.", block=block.id, pin=pin,
                      code="missing-input", op=block.op)  # fmt: skip
 
 

@@ -49,7 +49,7 @@ def from_dict(settings: dict[str, Any]) -> Optimizer:
     """
     if not isinstance(settings, dict):
         raise DTypeError(
-            f"the settings are a {type(settings).__name__}; pass the dict that `as_dict` gave.",
+            f"the settings are a {type(settings).__name__}; pass the result of `as_dict`.",
             code="wrong-dtype",
             argument="settings",
             value=type(settings).__name__,

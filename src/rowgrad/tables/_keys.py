@@ -355,7 +355,7 @@ class KeyTable:
         if found < 0 or self._seen[: self.reserved].any():
             raise FileError(
                 "two rows have the same key, or a reserved row has one: the file of the keys is damaged. Copy the "
-                "whole folder again, from where it came.",
+                "whole folder again from its source.",
                 code="bad-keys",
             )
         self._given_back = np.flatnonzero(free)

@@ -27,7 +27,7 @@ def inside(folder: Path | None, name: Any) -> Path:
         shown = name if len(name) <= 60 else f"{name[:57]}..."
         raise FileError(f"{shown!r} is not a file name ({getattr(error, 'strerror', None) or error}).") from error
     if Path(name).is_absolute() or not path.is_relative_to(root):
-        raise FileError(f"{name} is outside the folder of the page.", "put the file beside the page, and name it so.")
+        raise FileError(f"{name} is outside the folder of the page.", "put the file in the folder of the page.")
     texts.check(str(path.relative_to(root)), f"the file that {name} leads to", FileError)
     return path
 
@@ -67,7 +67,7 @@ def checked_splits(name: str, values: Array, splits: Array) -> tuple[Array, Arra
     """Values and row splits, if they belong together."""
     whole = splits.ndim == 1 and splits.dtype.kind in "iu" and splits.size > 0 and values.ndim > 0
     if not whole or splits[0] != 0 or splits[-1] != len(values) or (np.diff(splits.astype(np.int64)) < 0).any():
-        raise FileError(f"{name}: its row splits must rise from 0 to its number of values.")
+        raise FileError(f"{name}: its row splits must ascend from 0 to its number of values.")
     return values, splits.astype(np.int64)
 
 
