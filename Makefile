@@ -57,6 +57,7 @@ lint: .venv-lint/ready studio/web/node_modules/.package-lock.json
 	.venv-lint/bin/ruff format --check .
 	.venv-lint/bin/mypy
 	.venv-lint/bin/lint-imports
+	.venv-lint/bin/repo-review --show err .
 	npm --prefix studio/web run --silent check
 
 docs: .venv-lint/ready

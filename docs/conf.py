@@ -70,7 +70,7 @@ html_theme_options = {
     "footer_end": ["sphinx-version"],
     "logo": {"text": "rowgrad"},
 }
-html_sidebars = {"index": []}
+html_sidebars = {"index": [], "start": []}  # they have no pages below them
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

@@ -1,7 +1,7 @@
-"""The errors of rowgrad: one root, and a few classes that are also the built-in ones a caller would expect.
+"""The errors of rowgrad: one base class, and a few classes that also derive from the matching built-in errors.
 
-Each error says which operator, which argument, where in it, what was found, and how to fix it; `code` is stable
-and meant for programs. An error can be built from a message alone, because frameworks rebuild errors like that.
+Each error names the operator, the argument, the position, the value, and the fix; `code` is stable and meant for
+programs. An error can be constructed from a message alone, because frameworks rebuild errors that way.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ __all__ = [
 
 
 class RowgradError(Exception):
-    """The root of all errors that rowgrad raises on purpose.
+    """Base class of all errors that rowgrad raises on purpose.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class RowgradError(Exception):
     value : object
         What was found there.
     code : str
-        A stable word for programs, such as ``"index-out-of-range"``; each class has one that it takes by default.
+        A stable identifier for programs, such as ``"index-out-of-range"``; each class has a default.
     """
 
     code: str = "error"
@@ -68,25 +68,25 @@ class InvalidArgumentError(RowgradError, ValueError):
 
 
 class OutOfRangeError(InvalidArgumentError, IndexError):
-    """An index, a segment id or a row points outside what it refers to."""
+    """An index, a segment id or a row number is out of range."""
 
     code = "out-of-range"
 
 
 class DTypeError(RowgradError, TypeError):
-    """An argument is of a type the operator does not take, or cannot be converted without loss."""
+    """An argument has a type that the operator does not accept, or cannot be converted without loss."""
 
     code = "wrong-dtype"
 
 
 class OutOfMemoryError(RowgradError, MemoryError):
-    """The result would not fit into the memory that is free."""
+    """The result would not fit into the free memory."""
 
     code = "out-of-memory"
 
 
 class FileError(RowgradError, ValueError):
-    """A file is missing, damaged, of another format, or outside the folder it may be in; `hint` says what helps."""
+    """A file is missing, damaged, of another format, or outside its allowed folder; `hint` says how to fix it."""
 
     code = "bad-file"
 
@@ -96,7 +96,7 @@ class FileError(RowgradError, ValueError):
 
 
 class PageError(RowgradError, ValueError):
-    """A page is wrong, or a change would make it so; says at which block and pin.
+    """A page is invalid, or a change would make it invalid; names the block and the pin.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class PageError(RowgradError, ValueError):
 
     @classmethod
     def of(cls, error: RowgradError, block: str, op: str, pin: str | None = None) -> "PageError":
-        """`error` as one of a block; `pin` is where it belongs, if the error does not know."""
+        """Return `error` as the error of a block; `pin` is the place, if the error does not name one."""
         hint = getattr(error, "hint", "")
         message = f"{error.message} {hint[0].upper()}{hint[1:]}" if hint else error.message
         found = cls(message, block=block, pin=pin or error.argument, code=error.code, position=error.position,

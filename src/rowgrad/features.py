@@ -1,8 +1,8 @@
-"""What feature columns are made of, as functions of arrays: hashes of text, buckets, crosses and vocabularies.
+"""The functions behind feature columns, for arrays: hashes of text, buckets, crosses and vocabularies.
 
-The hashes and crosses are TensorFlow's to the bit, so that a model that was trained with its feature columns finds its
-rows again. Text is an array of NumPy (objects, StringDType, fixed width), a list, or an array of pyarrow, whose memory
-is used as it is; `str` is hashed as UTF-8.
+The hashes and crosses are TensorFlow's to the bit, so a model that was trained with its feature columns finds the same
+rows. Text is a NumPy array (objects, StringDType, fixed width), a list, or a pyarrow array, which is not copied; `str`
+is hashed as UTF-8.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def _text(value: Any, argument: str) -> Any:
     found = np.array(value, object) if isinstance(value, str | bytes | list | tuple) else arrays.adopt(value)
     if found.dtype.kind not in "OSUT":
         raise DTypeError(
-            f"{argument} is {found.dtype.name}; it must be text. Convert it first, such as with `.astype(str)`.",
+            f"{argument} is {found.dtype.name}; it must be text. Convert it first, for example with `.astype(str)`.",
             code="wrong-dtype",
             argument=argument,
             value=found.dtype.name,
@@ -85,7 +85,7 @@ def fingerprint_cat64(first: Any, second: Any) -> Array:
 
 
 def siphash64(strings: Any, key: Sequence[int]) -> Array:
-    """SipHash-2-4 of each string with a key of two numbers of 64 bits, as uint64.
+    """SipHash-2-4 of each string with a key of two 64-bit numbers, as uint64.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def string_to_hash_bucket_strong(input: Any, num_buckets: int, key: Sequence[int
 
 
 def string_to_hash_bucket(input: Any, num_buckets: int) -> Array:
-    """The bucket of each string by TensorFlow's older hash, as int64: `tf.strings.to_hash_bucket`.
+    """The bucket of each string by TensorFlow's legacy hash, as int64: `tf.strings.to_hash_bucket`.
 
     Examples
     --------
@@ -162,10 +162,10 @@ def bucketize(input: Any, boundaries: Sequence[float]) -> Array:
 
 
 def vocabulary_lookup(input: Any, vocabulary: Any, *, num_oov_buckets: int = 0, default_value: int = -1) -> Array:
-    """The place of each string or whole number in a vocabulary, as int64.
+    """The position of each string or integer in a vocabulary, as int64.
 
-    What is not in it gets `default_value`, or, with `num_oov_buckets`, one of as many ids behind those of the
-    vocabulary, by Fingerprint64 of the string, or of the number as text, as TensorFlow's tables have it.
+    Values that are not in it get `default_value`, or, with `num_oov_buckets`, one of that many ids after those of the
+    vocabulary: by Fingerprint64 of the string, or of the number as text, as in TensorFlow's tables.
 
     Examples
     --------
@@ -221,7 +221,7 @@ def cross_features(columns: Sequence[Any], num_buckets: int, *, hash_key: int = 
     num_buckets : int
         The number of buckets; 0 for hashes of 63 bits.
     hash_key : int
-        What hashes begin with; the default is that of `crossed_column`.
+        The initial value of hashes; the default is that of `crossed_column`.
 
     Returns
     -------

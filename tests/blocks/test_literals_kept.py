@@ -107,7 +107,7 @@ def test_other_byte_orders(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (np.array(["a", 1], object), r"\[1\] a int is no text"),
+        (np.array(["a", 1], object), r"\[1\] a int is not text"),
         (np.ones((1,) * 33), "33 dimensions"),
         ([1.0, 1e40], "too large for float32"),
     ],

@@ -66,7 +66,7 @@ def test_bytes_in_a_file_of_a_literal(page: Page, tmp_path: Path) -> None:
     np.save(tmp_path / "bad.npy", np.array([b"\xff"]))
     page.add("Identity", "i", input={"file": "good.npy"})
     assert Page.from_json(page.to_json(), folder=tmp_path) == page
-    with pytest.raises(PageError, match="no text in UTF-8"):
+    with pytest.raises(PageError, match="not UTF-8 text"):
         page.add("Identity", "j", input={"file": "bad.npy"})
 
 
@@ -75,5 +75,5 @@ def test_texts_of_graphs_must_be_utf_8() -> None:
         node { name: "c" op: "Const" attr { key: "dtype" value { type: DT_STRING } } attr { key: "value" value {
         tensor { dtype: DT_STRING tensor_shape { dim { size: 1 } } string_val: "\377" } } } }
     """
-    with pytest.raises(RowgradError, match=r"c: b'\\xff' is no text in UTF-8"):
+    with pytest.raises(RowgradError, match=r"c: b'\\xff' is not UTF-8 text"):
         Page.from_graphdef(text)

@@ -108,8 +108,8 @@ def test_plain_and_foreign_texts():
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", "no PNG"),
-        (b"<svg/>", "no PNG"),
+        (b"", "not PNG"),
+        (b"<svg/>", "not PNG"),
         (png.SIGNATURE, "ends early"),
         (picture()[:-5], "ends early"),
         (png.SIGNATURE + b"\xff\xff\xff\xffIHDR" + bytes(20), "ends early"),

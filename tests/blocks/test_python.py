@@ -198,7 +198,7 @@ def test_placeholders_must_be_fed(tmp_path: Path) -> None:
         ([], "nothing is fed to x-1"),
         (["--feed", "y=a.npy"], "there is no placeholder 'y'; there are: x-1, word"),
         (["--feed", "x-1=missing.npy"], "there is no such file"),
-        (["--feed", f"x-1={tmp_path / 'word.npy'}"], "cannot be made bfloat16"),
+        (["--feed", f"x-1={tmp_path / 'word.npy'}"], "cannot be converted to bfloat16"),
     ]:
         done = subprocess.run([sys.executable, tmp_path / "script.py", *arguments], capture_output=True, text=True)
         assert done.returncode == 2
@@ -250,7 +250,7 @@ def test_initial_values_that_are_computed(tmp_path: Path) -> None:
 def test_a_page_that_is_not_whole_is_refused() -> None:
     page = Page()
     page.add("Neg", id="n")
-    with pytest.raises(PageError, match="n:x: nothing is wired"):
+    with pytest.raises(PageError, match="n:x: it is unconnected"):
         page.to_python()
 
 

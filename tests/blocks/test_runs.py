@@ -121,7 +121,7 @@ def test_sweeps_take_literals_and_attributes() -> None:
         session.sweep("y", [1.0], steps=1, record=[])
     with pytest.raises(PageError, match="there is no literal 'nobody' to change; there are: c:value, double:y, more:y"):
         session.sweep("nobody", [1.0], steps=1, record=[])
-    with pytest.raises(PageError, match="'' is no name for a run"):
+    with pytest.raises(PageError, match="'' is not a valid name for a run"):
         session.loop(1, name="")
 
 

@@ -482,10 +482,10 @@ def test_pictures_without_a_page():
     [
         ('<!DOCTYPE svg [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><svg>&b;</svg>', "document type"),
         ('<!DOCTYPE svg SYSTEM "file:///etc/passwd"><svg/>', "document type"),
-        ("<svg>&undefined;</svg>", "not whole"),
-        ("<svg><g></svg>", "not whole"),
-        ("", "not whole"),
-        ("<html></html>", "no SVG"),
+        ("<svg>&undefined;</svg>", "incomplete"),
+        ("<svg><g></svg>", "incomplete"),
+        ("", "incomplete"),
+        ("<html></html>", "not SVG"),
     ],
 )
 def test_damaged_and_hostile_pictures_are_refused(text, said):

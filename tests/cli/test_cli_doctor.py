@@ -29,7 +29,7 @@ def test_all_is_well():
     assert result.exit_code == 0, result.output
     assert f"numba       {metadata.version('numba')}" in result.stdout
     assert all(f"✓ {name}\n" in result.stdout for name in OPERATORS)
-    assert f"All is well: {len(OPERATORS)} operators" in result.stdout
+    assert f"No problems found: {len(OPERATORS)} operators" in result.stdout
 
 
 def test_json():

@@ -140,7 +140,7 @@ def test_files_of_keras(tmp_path: Path) -> None:
 def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
     out = tmp_path / "moved"
     run(FOLDER / "keras_adagrad", out)
-    assert "exists already" in run(FOLDER / "keras_adagrad", out, code=1).stderr
+    assert "already exists" in run(FOLDER / "keras_adagrad", out, code=1).stderr
     run(FOLDER / "keras_adam", out, "--force")
     with rowgrad.Table.open(out / "item_table.embeddings") as table:
         assert type(table.optimizer) is Adam
@@ -151,7 +151,7 @@ def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
     other.mkdir()
     assert "not overwritten" in run(FOLDER / "keras_adagrad", other, "--force", code=1).stderr.replace("\n", " ")
     (tmp_path / "file.safetensors").write_text("mine")
-    assert "exists already" in run(FOLDER / "keras_adagrad", tmp_path / "file.safetensors", code=1).stderr
+    assert "already exists" in run(FOLDER / "keras_adagrad", tmp_path / "file.safetensors", code=1).stderr
     assert {path.name for path in tmp_path.iterdir()} == {"moved", "other", "file.safetensors"}
 
 
@@ -175,16 +175,16 @@ def test_damage_leaves_nothing_behind(out: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        (["missing"], 1, "is no checkpoint"),
+        (["missing"], 1, "is not a checkpoint"),
         (["{}/partitioned", "{out}/x"], 1, "does not have the learning rate"),
-        (["{}/partitioned", "{out}/x", "--no-state"], 2, "no matrix that is called an embedding"),
+        (["{}/partitioned", "{out}/x", "--no-state"], 2, "no matrix named like an embedding"),
         (["{}/partitioned", "{out}/x", "--no-state", "--table", "nothing"], 2, "no matrix of"),
         (["{}/partitioned", "{out}/x", "--no-state", "--table", "global_step"], 1, "matrices of floats"),
         (["{}/partitioned", "{out}/x.npz"], 2, "become .safetensors"),
         (["{}/partitioned", "{out}/none/x.pt"], 1, "there is no folder"),
         (["{}/partitioned", "{out}/none/x"], 1, "there is no folder"),
-        (["{}/partitioned", "{out}/x.pt", "--table", "table"], 2, "--table is for folders"),
-        (["{}/partitioned", "--force"], 2, "for writing"),
+        (["{}/partitioned", "{out}/x.pt", "--table", "table"], 2, "--table needs a folder"),
+        (["{}/partitioned", "--force"], 2, "need OUT"),
         (["{}/partitioned", "{out}/x.pt", "--set", "lr"], 2, "NAME=VALUE"),
         (["{}/partitioned", "{out}/x.pt", "--set", "lr=fast"], 2, "NAME=VALUE"),
         (["{}/partitioned", "{out}/x.pt", "--set", "lr=-1"], 1, "0 or more"),

@@ -28,7 +28,7 @@ def test_blocks_of_pages_are_no_operators(block):
     assert [found.name for found in names.find(block, blocks=True)] == [block]
     with pytest.raises(Problem) as caught:
         names.find(block.lower())
-    assert caught.value.message == f"{block} is a block of pages, and no function."
+    assert caught.value.message == f"{block} is a block of pages, not a function."
     assert (block, BLOCKS[block].summary) in names.complete(block)
 
 

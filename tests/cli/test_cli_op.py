@@ -130,7 +130,7 @@ def test_an_existing_file_is_safe_and_nothing_is_computed(tmp_path, monkeypatch)
     monkeypatch.setattr("rowgrad._cli.op.apply_to_arrays", lambda *_: pytest.fail("computed"))
     result = run(*args)
     assert result.exit_code == 1
-    assert result.stderr.splitlines() == [f"error: --out {target} exists already.", "hint: --force overwrites it."]
+    assert result.stderr.splitlines() == [f"error: --out {target} already exists.", "hint: --force overwrites it."]
     assert target.read_bytes() == b"precious"
     monkeypatch.undo()
     assert run(*args, "--force").exit_code == 0
@@ -253,4 +253,4 @@ def test_one_array_where_several_are_taken(tmp_path):
 def test_a_block_of_pages_is_no_command():
     result = run("Const", "--value", "1")
     assert result.exit_code == 2
-    assert result.stderr.startswith("error: Const is a block of pages, and no function.")
+    assert result.stderr.startswith("error: Const is a block of pages, not a function.")

@@ -81,7 +81,7 @@ def test_fetch_out_and_quiet(page: Path) -> None:
         (["check", "missing.page.json"], 1, "there is no such file"),
         (["convert", "p.page.json", "x.docx"], 2, "pages are written as"),
         (["convert", "p.page.json", "missing/x.py"], 1, "no folder"),
-        (["convert", "p.page.json", "p.page.json"], 1, "exists already"),
+        (["convert", "p.page.json", "p.page.json"], 1, "already exists"),
         (["convert", "p.page.json", "x.py", "--run"], 2, "--run"),
     ],
 )
@@ -112,7 +112,7 @@ def test_check_lists_every_wire(page: Path) -> None:
     made.save("q.page.json")
     done = run("check", "q.page.json")
     assert done.exit_code == 1
-    assert "error: minus:x: nothing is wired to it" in done.stderr
+    assert "error: minus:x: it is unconnected" in done.stderr
 
 
 MALFORMED = {
@@ -167,7 +167,7 @@ def test_a_picture_without_a_page(page: Path) -> None:
     for name in ("x.svg", "x.png"):
         done = run("check", name)
         assert done.exit_code == 1
-        assert "carries no page" in done.stderr or "not whole" in done.stderr
+        assert "carries no page" in done.stderr or "incomplete" in done.stderr
 
 
 def test_results_are_drawn(page: Path) -> None:
@@ -242,7 +242,7 @@ def test_a_loop_is_kept_as_csv_and_for_tensorboard(training: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
-    [(["--csv", "r.csv"], "give --loop N too"), (["--logdir", "logs"], "give --loop N too"),
+    [(["--csv", "r.csv"], "need --loop N"), (["--logdir", "logs"], "need --loop N"),
      (["--loop", "2", "--csv", "t.page.json"], "t.page.json"), (["--loop", "2", "--every", "0"], "--every")],
 )  # fmt: skip
 def test_records_that_cannot_be_kept(training: Path, arguments: list[str], text: str) -> None:

@@ -58,7 +58,7 @@ def test_whole_numbers_stay_exact():
         ("bfloat16:[1e99]", "too large"),
         ('float64:["a"]', "does not hold numbers"),
         ('complex64:["a"]', "does not hold numbers"),
-        ("string:[1]", "no text"),
+        ("string:[1]", "not text"),
     ],
 )
 def test_what_does_not_fit_its_type_is_refused(text, words):

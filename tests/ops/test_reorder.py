@@ -57,7 +57,7 @@ def test_large_reshapes() -> None:
         (lambda: rowgrad.sparse_reorder([[0, 1]], [1.0, 2.0], [2, 2]),
          "SparseReorder: " + different_lengths("input_values", 2, "input_indices", 1)),
         (lambda: rowgrad.sparse_reshape([[0, 1]], [2, 3], [4, -1]),
-         "SparseReshape: new_shape is [4, -1], which does not fit to the 6 places of input_shape. The products of both "
+         "SparseReshape: new_shape is [4, -1], which does not match the 6 places of input_shape. The products of both "
          "must be equal."),
         (lambda: rowgrad.sparse_reshape([[0, 1]], [2, 3], [-1, -1]),
          "SparseReshape: new_shape[1] is -1; only one length may be -1."),

@@ -87,7 +87,7 @@ def damaged_states() -> dict[str, Any]:
     read_only.flags.writeable = False
     return {
         "none": None,
-        "no dict": [good["m"]],
+        "not a dict": [good["m"]],
         "one missing": {"m": good["m"], "v": good["v"]},
         "one too many": {**good, "sum": good["m"]},
         "another optimizer's": optim.Adagrad(0.1).init(table),

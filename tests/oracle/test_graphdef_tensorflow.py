@@ -323,6 +323,6 @@ def test_what_pages_have_not_is_named() -> None:
     with tf.Graph().as_default() as graph:
         tf.linalg.cholesky(tf.eye(2), name="root")
     with pytest.raises(
-        PageError, match=r"is no operator that pages have; of TensorFlow's they have Abs, Add, AddManySparse"
+        PageError, match=r"is not an operator that pages support; of TensorFlow's they have Abs, Add, AddManySparse"
     ):
         Page.from_graphdef(graph.as_graph_def().SerializeToString())

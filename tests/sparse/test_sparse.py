@@ -137,7 +137,7 @@ def test_checks() -> None:
         sparse.transpose(tensor(np.asarray, A), [0, 0])
     with pytest.raises(InvalidArgumentError, match="smaller than"):
         sparse.reset_shape(tensor(np.asarray, A), [2, 3])
-    with pytest.raises(InvalidArgumentError, match="do not have the same indices"):
+    with pytest.raises(InvalidArgumentError, match="have different indices"):
         sparse.map_values(np.add, tensor(np.asarray, A), tensor(np.asarray, B))
 
 

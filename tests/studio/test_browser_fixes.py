@@ -108,7 +108,7 @@ def test_a_refused_edit_says_that_it_does_not_hold(desks: Desks) -> None:
     expect(desk.problems).to_contain_text("1 problem")
     desk.run()
     expect(desk.problems).to_contain_text("a:value")
-    expect(desk.problems).to_contain_text("What was typed is not taken.")
+    expect(desk.problems).to_contain_text("The input was not applied.")
     assert desk.numbers("sum", "z") == [[4, 6]]
     desk.tool("Fit").click()
     desk.problems.get_by_role("button", name="a:value").click()

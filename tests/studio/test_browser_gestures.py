@@ -67,7 +67,7 @@ def test_an_end_dropped_on_nothing_takes_the_wire_away(desks: Desks) -> None:
     desk = desks().show(_sums()).skip_tour()
     x, y = middle(desk.input("left", "x"))
     desk.drag(desk.input("left", "x"), x - 40, y + 150)
-    expect(desk.status).to_contain_text("Took away the wire to left:x.")
+    expect(desk.status).to_contain_text("Removed the wire to left:x.")
     assert "inputs" not in desk.blocks()["left"]
 
 
@@ -87,8 +87,8 @@ def test_a_wire_has_a_menu_and_reroute_points(desks: Desks) -> None:
     desk.drag(desk.block("reroute"), box["x"] + 60, box["y"] + 140)
     expect(desk.tool("Undo")).to_have_attribute("title", re.compile("move reroute"))
     desk.page.mouse.click(*_middle_of_wire(desk, "reroute:output to left:x"), button="right")
-    desk.page.get_by_role("menuitem", name="Take away").click()
-    expect(desk.status).to_contain_text("Took away the wire to left:x.")
+    desk.page.get_by_role("menuitem", name="Remove").click()
+    expect(desk.status).to_contain_text("Removed the wire to left:x.")
 
 
 def _middle_of_wire(desk: Desk, name: str) -> tuple[float, float]:

@@ -94,7 +94,7 @@ def test_training_a_small_recommender(desks: Desks) -> None:
     desk = desks(viewport={"width": 1440, "height": 900}, reduced_motion="reduce").open()
     _start(desk, "Training a small recommender")
     desk.run()
-    _next(desk, "What the model says before")
+    _next(desk, "Before training")
     _is_not_done(desk, "There is no training")
     desk.tool("Train").click()
     desk.dialog("Train").get_by_role("button", name="Add training").click()

@@ -46,7 +46,7 @@ def test_steps_run_one_block_after_the_other(desks: Desks) -> None:
             desk.page.get_by_role("region", name="y of ").or_(desk.page.get_by_role("region", name="output of "))
         ).to_have_count(count)
     desk.tool("Step").click()
-    expect(desk.status).to_contain_text("Nothing is due.")
+    expect(desk.status).to_contain_text("Everything is up to date.")
 
 
 def test_what_is_stale_says_so_and_only_that_runs_again(desks: Desks) -> None:

@@ -64,7 +64,7 @@ def test_without_the_token_there_is_nothing(studio: Server, desks: Callable[...,
     for address in (studio.origin, f"{studio.origin}/?token=guess", f"{studio.origin}/?open=a.page.json"):
         answer = desk.page.goto(address)
         assert answer is not None and answer.status == 403
-        assert "Open the address that the studio has printed" in desk.page.inner_text("body")
+        assert "Open the address that the studio printed" in desk.page.inner_text("body")
         assert TOKEN not in answer.text()
     for path in ("/api/catalogue", "/api/files", "/static/app.js"):
         assert desk.page.evaluate(ASK, [path, {}]) == 403

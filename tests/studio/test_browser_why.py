@@ -156,7 +156,9 @@ def test_a_click_on_a_number_asks_and_the_chain_leads_back_and_on(desks: Desks) 
     expect(back).to_contain_text("It goes into")
     back.get_by_role("button", name="rows:output[0, 1]", exact=True).click()
     expect(desk.page.get_by_role("region", name="Why rows:output[0, 1]", exact=True)).to_be_visible()
-    desk.page.get_by_role("navigation", name="The way here").get_by_role("button", name="rows:output[2, 1]").click()
+    desk.page.get_by_role("navigation", name="Path to this element").get_by_role(
+        "button", name="rows:output[2, 1]"
+    ).click()
     expect(told).to_be_visible()
     desk.page.get_by_role("textbox", name="Element").fill("9, 9")
     desk.page.get_by_role("button", name="Ask").click()

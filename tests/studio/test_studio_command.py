@@ -63,7 +63,7 @@ def test_what_cannot_be_opened(args, served, tmp_path, monkeypatch):
 
 def test_a_port_that_is_taken(client, folder):
     result = run("--folder", folder, "--port", client.port, "--no-browser")
-    assert result.exit_code == 1 and f"port {client.port} cannot be had" in result.stderr
+    assert result.exit_code == 1 and f"port {client.port} is unavailable" in result.stderr
 
 
 def test_a_page_elsewhere(folder, served, tmp_path):

@@ -84,7 +84,7 @@ def test_damaged_files_are_told(client, folder, name, content):
     (folder / name).write_bytes(content)
     answer = _preview(client, client.open(new=True), name)
     assert answer.status == 400 and name in answer.json["error"]["message"]
-    assert "fault of the studio" not in answer.json["error"]["message"]
+    assert "bug in the studio" not in answer.json["error"]["message"]
 
 
 @pytest.mark.parametrize("path", ["../x.csv", "/etc/passwd", "none.csv", "mean.page.json"])

@@ -91,7 +91,7 @@ def test_a_group_is_kept_and_used_again(chain, folder):
 )
 def test_what_makes_no_sense_is_refused(chain, verb, given, code):
     problem = chain.refused(verb, **given)
-    assert "fault of the studio" not in problem["message"]
+    assert "bug in the studio" not in problem["message"]
     assert code is None or problem["code"] == code
 
 

@@ -95,7 +95,7 @@ def test_what_concerns_files_is_done_by_the_set(path: Path) -> None:
             tables.flush(record={"step": object()})
     with pytest.raises(FileError, match=r"TableSet\.open"):
         Table.open(path / "tables" / "users")
-    with pytest.raises(FileError, match="exists already"):
+    with pytest.raises(FileError, match="already exists"):
         TableSet.create(path)
     with pytest.raises(FileError, match="not a set of tables"):
         TableSet.open(path / "tables")
@@ -168,7 +168,7 @@ def test_a_snapshot_is_a_whole_commit_while_training_goes_on(path: Path) -> None
         finally:
             over.set()
             thread.join()
-        with pytest.raises(FileError, match="exists already"):
+        with pytest.raises(FileError, match="already exists"):
             tables.snapshot(path.parent / "copy0")
     for number in range(5):
         with TableSet.open(path.parent / f"copy{number}") as copy:

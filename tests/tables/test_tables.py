@@ -99,7 +99,7 @@ def test_weights_are_factors_of_sums(tmp_path: Path) -> None:
         table.step_pooled(grad, indices, segments, combiner="sum", weights=weights)
         optim.SGD(lr=0.1).step_pooled(array, grad, indices, segments, combiner="sum", weights=weights)
         assert np.array_equal(table.array, array)
-        with pytest.raises(rowgrad.InvalidArgumentError, match="weights go with sum only"):
+        with pytest.raises(rowgrad.InvalidArgumentError, match="weights need sum"):
             table.look_up(indices, segments, "mean", weights)
 
 
@@ -281,7 +281,7 @@ def test_progress_is_told(tmp_path: Path) -> None:
 def test_another_rate_may_be_set(tmp_path: Path) -> None:
     with make(tmp_path / "t", "Adagrad") as table:
         table.optimizer = optim.Adagrad(lr=0.01)
-        with pytest.raises(rowgrad.InvalidArgumentError, match=r"keeps no state, and the table has sum \[3000, 20\]"):
+        with pytest.raises(rowgrad.InvalidArgumentError, match=r"needs no state, but the table has sum \[3000, 20\]"):
             table.optimizer = optim.SGD(lr=0.1)
     with Table.open(tmp_path / "t") as table:
         assert table.optimizer.as_dict() == optim.Adagrad(lr=0.01).as_dict()
@@ -348,8 +348,8 @@ def test_state_that_begins_with_other_values(tmp_path: Path) -> None:
     with Table.create(tmp_path / "t", 5, 2, optimizer=optim.Adam(lr=0.1), state_initializers=given) as table:
         assert table.state["v"].tolist() == [[row, row] for row in range(5)]
         assert not table.state["m"].any() and table.state["step"] == 7
-    with pytest.raises(rowgrad.InvalidArgumentError, match=r"has 'sum'; the optimizer keeps m, v, step"):
+    with pytest.raises(rowgrad.InvalidArgumentError, match=r"has 'sum'; the optimizer has m, v, step"):
         Table.create(tmp_path / "u", 5, 2, optimizer=optim.Adam(lr=0.1), state_initializers={"sum": first})
-    with pytest.raises(rowgrad.InvalidArgumentError, match="gave back a int"):
+    with pytest.raises(rowgrad.InvalidArgumentError, match="returned a int"):
         Table.create(tmp_path / "u", 5, 2, optimizer=optim.Adam(lr=0.1), state_initializers={"m": lambda row, block: 1})
     assert [path.name for path in tmp_path.iterdir()] == ["t"]

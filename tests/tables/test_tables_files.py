@@ -193,7 +193,7 @@ def test_a_folder_is_no_file(path: Path) -> None:
         Table.open(path)
 
 
-# Files that are cut off under an open table
+# Files that are truncated under an open table
 
 USES = {
     "array": "table.array[4000]",
@@ -223,7 +223,7 @@ table.close(flush=False)
 """
     for mode in ("r", "r+") if use in ("array", "state", "look_up") else ("r+",):
         size = (path / name).stat().st_size
-        assert run(code, path, mode).startswith(f"wrong-size {path / name} was cut off while the table was open")
+        assert run(code, path, mode).startswith(f"wrong-size {path / name} was truncated while the table was open")
         os.truncate(path / name, size)
 
 
@@ -234,6 +234,6 @@ def test_a_layer_over_a_table_that_was_cut_off_tells_it(path: Path) -> None:
     with Table.open(path) as table:
         bag = EmbeddingBag.from_table(table)
         os.truncate(path / "rows.bin", 4096)
-        with pytest.raises(FileError, match=r"rows\.bin was cut off"):
+        with pytest.raises(FileError, match=r"rows\.bin was truncated"):
             bag(torch.tensor([[0, 1]]))
         table.close(flush=False)

@@ -69,11 +69,11 @@ def rewrite(path: Path, **changes: Any) -> None:
     [
         (lambda path: shutil.rmtree(path), "not-a-table", "no such folder"),
         (lambda path: (path / "header.json").unlink(), "not-a-table", "no header.json, so it is not a table"),
-        (lambda path: (path / "header.json").write_bytes(b"\xff\xfe"), "bad-header", "no text"),
-        (lambda path: (path / "header.json").write_text("{"), "bad-header", "no JSON"),
-        (lambda path: (path / "header.json").write_text("[" * 100000), "bad-header", "no JSON"),
+        (lambda path: (path / "header.json").write_bytes(b"\xff\xfe"), "bad-header", "not text"),
+        (lambda path: (path / "header.json").write_text("{"), "bad-header", "not JSON"),
+        (lambda path: (path / "header.json").write_text("[" * 100000), "bad-header", "not JSON"),
         (lambda path: (path / "header.json").write_text("[]"), "not-a-table", "not the header of a table"),
-        (lambda path: (path / "header.json").write_text(" " * (1 << 21)), "bad-header", "far too long"),
+        (lambda path: (path / "header.json").write_text(" " * (1 << 21)), "bad-header", "is too long"),
         (lambda path: rewrite(path, rowgrad_table=3), "other-version", "version 3 .* knows versions 1 and 2 only"),
         (lambda path: change(path / "header.json", b'"steps": 1', b'"steps": 7'), "bad-header", "checksum"),
         (lambda path: rewrite(path, rows=ROWS * 100), "bad-header", "missing or wrong"),
@@ -85,7 +85,7 @@ def rewrite(path: Path, **changes: Any) -> None:
         (lambda path: rewrite(path, dtype=[]), "bad-header", "missing or wrong"),
         (lambda path: rewrite(path, state={"../../x": {"dtype": "float32", "shape": [ROWS]}}), "bad-header", "wrong"),
         (lambda path: rewrite(path, state=3), "bad-header", "missing or wrong"),
-        (lambda path: os.truncate(path / "rows.bin", 4096), "wrong-size", "is cut off: it has 4096 bytes"),
+        (lambda path: os.truncate(path / "rows.bin", 4096), "wrong-size", "is truncated: it has 4096 bytes"),
         (lambda path: os.truncate(path / "state.sum.bin", 1 << 30), "wrong-size", "is too long"),
         (lambda path: (path / "rows.bin").unlink(), "file-missing", "rows.bin is missing"),
     ],
@@ -355,7 +355,7 @@ def test_a_full_disk_leaves_the_old_step_and_a_way_on(small_disk: Path, sparse: 
         ballast.unlink()
         table.flush()
         assert snapshot(path)[:2] == (2, expected)
-    with pytest.raises(FileError, match=r"cannot be made \(No space left") as found:
+    with pytest.raises(FileError, match=r"cannot be created \(No space left") as found:
         Table.create(small_disk / "second", 10**6, 16, initializer=1.0)
     assert found.value.code == "disk-full"
     assert not (small_disk / "second").exists()

@@ -136,18 +136,18 @@ HEADER = b"\x08\x01\x1a\x02\x08\x01"
     ("entry", "text"),
     [
         (b"\x08\x01\x12\x04\x12\x02\x08\x02\x28\x04", "do not fit its shape"),  # two floats in four bytes
-        (b"\x08\x01\x12\x0d\x12\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x28\x04", "no certain shape"),
-        (b"\x08\x01\x12\x02\x18\x01\x28\x04", "no certain shape"),
+        (b"\x08\x01\x12\x0d\x12\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x28\x04", "unknown shape"),
+        (b"\x08\x01\x12\x02\x18\x01\x28\x04", "unknown shape"),
         (b"\x08\x01\x18\x05\x28\x04", "data file 5"),
-        (b"\x08\x01\x20\x90\x4e\x28\x04", "cut off"),
-        (b"\x08\x01\x20\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x28\x04", "negative place"),
+        (b"\x08\x01\x20\x90\x4e\x28\x04", "truncated"),
+        (b"\x08\x01\x20\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x28\x04", "negative offset"),
         (b"\x08\x15\x28\x04", "only TensorFlow can read"),
         (b"\x08\x63\x28\x04", "only TensorFlow can read"),
         (b"\x08\x07\x12\x08\x12\x06\x08\xff\xff\xff\xff\x7f\x28\x04", "too short for so many strings"),
         (b"\x08\x01\x12\x04\x12\x02\x08\x01\x3a\x00", "0 dimensions"),
         (b"\x08\x01\x12\x04\x12\x02\x08\x01\x3a\x02\x0a\x00", "missing, or not inside"),
         (b"\x08\x01\x3a\x00", "0 dimensions"),
-        (b"\x28", "cut off"),
+        (b"\x28", "truncated"),
     ],
 )  # fmt: skip
 def test_indexes_that_make_no_sense(entry: bytes, text: str, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_indexes_that_make_no_sense(entry: bytes, text: str, tmp_path: Path) -> 
         ({}, "no header"),
         ({b"v": b"\x08\x01"}, "no header"),
         ({b"": b"\x08\x01\x10\x01"}, "big-endian"),
-        ({b"": b"\x08\x01\x1a\x02\x10\x63"}, "later TensorFlow"),
+        ({b"": b"\x08\x01\x1a\x02\x10\x63"}, "newer TensorFlow"),
         ({b"": HEADER, b"v": b"", b"a": b""}, "not in order"),
         ({b"": HEADER, b"\xff": b""}, "not UTF-8"),
     ],

@@ -167,7 +167,7 @@ def test_damaged_files_of_keras(tmp_path: Path) -> None:
     values = load_checkpoint(FOLDER / "recommender.keras")[TABLES[0]].tobytes()
     changed[changed.index(values) + 5] ^= 1
     (tmp_path / "recommender.keras").write_bytes(changed)
-    with pytest.raises(FileError, match=r"recommender.keras is not a whole file"):
+    with pytest.raises(FileError, match=r"recommender.keras is not a valid Keras file"):
         load_checkpoint(tmp_path / "recommender.keras")
 
 
@@ -244,13 +244,13 @@ def test_paths(tmp_path: Path) -> None:
         )
         assert load_checkpoint(tmp_path).path == tmp_path / "partitioned"
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "gone"\n')
-    with pytest.raises(FileError, match="gone, which is not there"):
+    with pytest.raises(FileError, match="gone, which does not exist"):
         load_checkpoint(tmp_path)
     (tmp_path / "checkpoint").write_text("nothing")
     with pytest.raises(FileError, match="does not name"):
         load_checkpoint(tmp_path)
     for path, text in (
-        (tmp_path / "none", "is no checkpoint"),
+        (tmp_path / "none", "is not a checkpoint"),
         (Path(__file__), "is not a checkpoint"),
         (tmp_path / "x.keras", "no such"),
     ):

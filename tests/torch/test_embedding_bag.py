@@ -492,7 +492,7 @@ def test_bad_bags(inputs: Any, message: str) -> None:
 def test_bad_arguments() -> None:
     layer = EmbeddingBag(ROWS, WIDTH, combiner="max")
     ids = torch.tensor([[1, 2]])
-    with pytest.raises(rowgrad.InvalidArgumentError, match="not with max"):
+    with pytest.raises(rowgrad.InvalidArgumentError, match="cannot be used with the combiner max"):
         layer(ids, None, torch.ones(1, 2))
     with pytest.raises(rowgrad.InvalidArgumentError, match="per_sample_weights has shape"):
         layer(ids, None, torch.ones(2, 1))

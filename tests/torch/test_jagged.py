@@ -167,7 +167,7 @@ def test_leaves_may_be_anything() -> None:
     ({"lengths": None, "offsets": torch.tensor([0, 2]).int()[:0]}, ValueError, "offsets is empty"),
     ({"offsets": torch.tensor([0, 2])}, ValueError, "offsets has length 2, but lengths has 2; offsets has one more"),
     ({"weights": torch.ones(3)}, ValueError, "weights has length 3, but values has 2; each id needs one weight"),
-    ({"stride": 2}, ValueError, "stride is 2, but there are 2 bags of 2 keys"),
+    ({"stride": 2}, ValueError, "stride is 2, but there are 2 bags for 2 keys"),
 ])  # fmt: skip
 def test_what_does_not_fit(arguments: Any, error: Any, message: str) -> None:
     usual = {"keys": ["a", "b"], "values": torch.tensor([1, 2]), "lengths": torch.tensor([1, 1])}

@@ -17,12 +17,12 @@ from rowgrad._cli.problems import QuietGroup
 EPILOG = """[bold]Examples[/bold]
 
   rowgrad run model.page.json --loop 200     run a page of blocks
-  rowgrad convert model.page.json model.py   the page as a script
-  rowgrad studio model.page.json             draw on it in the browser
-  rowgrad migrate model.ckpt-100 tables      TensorFlow's variables, without TensorFlow
+  rowgrad convert model.page.json model.py   write the page as a script
+  rowgrad studio model.page.json             edit it in the browser
+  rowgrad migrate model.ckpt-100 tables      convert TensorFlow's variables
   rowgrad tour                               see which row gets which gradient
-  rowgrad ops sparse_slice_grad              the reference of one operator
-  rowgrad op SparseSegmentMeanGrad --help    the inputs it takes
+  rowgrad ops sparse_slice_grad              print the reference of one operator
+  rowgrad op SparseSegmentMeanGrad --help    list its inputs
   rowgrad op SparseFillEmptyRowsGrad --reverse-index-map map.npy --grad-values g.npy --out d.npz
 """
 

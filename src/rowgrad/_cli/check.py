@@ -14,7 +14,7 @@ from rowgrad.blocks import Page
 
 def check(
     page: Annotated[Path, typer.Argument(metavar="PAGE", help="A page file.")],
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="List only what is wrong.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="List only problems.")] = False,
 ) -> None:
     """Check a page without running it: types and shapes on every wire, and unconnected pins."""
     drawn = formats.load(page)

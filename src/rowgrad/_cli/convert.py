@@ -19,7 +19,7 @@ FORMATS = """[bold]Formats[/bold], by ending:
 
 
 def convert(
-    page: Annotated[Path, typer.Argument(metavar="PAGE", help="A page, in any format that holds one.")],
+    page: Annotated[Path, typer.Argument(metavar="PAGE", help="A page, in any of these formats but .py.")],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write.")],
     run: Annotated[bool, typer.Option("--run", help="Run the page first, and draw its results.")] = False,
     force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite an existing file.")] = False,
@@ -29,7 +29,7 @@ def convert(
     if kind not in formats.WRITTEN:
         raise Problem(f"{out}: pages are written as {', '.join(formats.WRITTEN)}.", code=BAD_USAGE)
     if run and kind not in formats.PICTURES:
-        raise Problem("--run is for pictures, which show results.", code=BAD_USAGE)
+        raise Problem("--run needs a picture format, .svg or .png.", code=BAD_USAGE)
     targets.check_place(out, "", force=force)
     drawn = formats.load(page)
     session = None

@@ -25,7 +25,7 @@ VECTOR_UNITS = ("sse", "ssse", "avx", "fma", "f16c", "amx", "neon", "asimd", "sv
 
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
-    warm: Annotated[bool, typer.Option("--warm", help="First compile all kernels for all types.")] = False,
+    warm: Annotated[bool, typer.Option("--warm", help="Compile all kernels for all types first.")] = False,
 ) -> None:
     """Check the installation: versions, threads, CPU, compiled kernels, and a self-test of every operator."""
     if warm:
@@ -150,7 +150,9 @@ def _print(console: Console, findings: dict[str, Any]) -> None:
     if failed:
         console.print(Text(f"{failed} of {len(tests)} operators fail their worked example.", "bold red"))
     elif findings["ok"]:
-        console.print(Text(f"All is well: {len(tests)} operators give the results that the catalogue states.", "green"))
+        console.print(
+            Text(f"No problems found: {len(tests)} operators give the results that the catalogue states.", "green")
+        )
     else:
         console.print(Text("The operators work, but see the problem above.", "bold red"))
 

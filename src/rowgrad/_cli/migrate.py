@@ -31,22 +31,24 @@ def migrate(
             help="A checkpoint (its path without .index, or its folder), a SavedModel, or a .keras or .h5 file.",
         ),
     ],
-    out: Annotated[Path | None, typer.Argument(metavar="[OUT]", help="What to write; without it, list.")] = None,
+    out: Annotated[
+        Path | None, typer.Argument(metavar="[OUT]", help="What to write; without it, list the variables.")
+    ] = None,
     table: Annotated[
         list[str] | None,
-        typer.Option(help="A variable to make a table on disk of, or a pattern (*). Default: *embedding*."),
+        typer.Option(help="A variable to write as a table on disk, or a pattern (*). Default: *embedding*."),
     ] = None,
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A setting of the optimizer, such as lr=0.1."),
     ] = None,
-    state: Annotated[bool, typer.Option("--state/--no-state", help="Take optimizers' state along.")] = True,
+    state: Annotated[bool, typer.Option("--state/--no-state", help="Include the optimizer's state.")] = True,
     verify: Annotated[bool, typer.Option("--verify", help="Compare all variables with their checksums.")] = False,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite what is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite existing files.")] = False,
 ) -> None:
     """List the variables of a TensorFlow checkpoint, or write them to files that need no TensorFlow."""
     if out is None and (table or setting or force):
-        raise Problem("--table, --set and --force are for writing; name OUT.", code=BAD_USAGE)
+        raise Problem("--table, --set and --force need OUT.", code=BAD_USAGE)
     loaded = import_module("rowgrad.tensorflow").load_checkpoint(checkpoint)
     if verify:
         with _bar("reading", len(loaded)) as advance:
@@ -72,7 +74,7 @@ def _write(loaded: Any, out: Path, patterns: list[str], settings: dict[str, Any]
     if is_folder and kind and not out.is_dir():
         raise Problem(f"{out}: checkpoints become .safetensors, .pt or .pth files, or folders.", code=BAD_USAGE)
     if patterns and not is_folder:
-        raise Problem("--table is for folders, which hold tables on disk.", code=BAD_USAGE)
+        raise Problem("--table needs a folder as OUT, for tables on disk.", code=BAD_USAGE)
     if kind in (".pt", ".pth") and util.find_spec("torch") is None:
         raise Problem(f"{out}: PyTorch, which writes such files, is not installed.", "pip install 'rowgrad[torch]'")
     if not is_folder:
@@ -82,7 +84,7 @@ def _write(loaded: Any, out: Path, patterns: list[str], settings: dict[str, Any]
     try:
         plan = writing.plan(loaded, settings, state=state)
     except InvalidArgumentError as error:
-        hint = "--set lr=… tells it." if error.argument == "lr" else "--no-state leaves the optimizer's state out."
+        hint = "--set lr=… sets it." if error.argument == "lr" else "--no-state leaves the optimizer's state out."
         raise Problem(error.message, hint) from error
     tables = _tables(writing, loaded, patterns) if is_folder else []
     folders: dict[str, str] = {}
@@ -108,7 +110,7 @@ def _tables(writing: Any, loaded: Any, patterns: list[str]) -> list[str]:
         found = [name for name in names if "embedding" in name.casefold() and len(loaded.variables[name].shape) == 2]
         if not found:
             raise Problem(
-                f"{loaded.path} has no matrix that is called an embedding.",
+                f"{loaded.path} has no matrix named like an embedding.",
                 "name the tables: --table NAME, or --table '*' for all matrices.",
                 code=BAD_USAGE,
             )

@@ -32,8 +32,8 @@ def find(name: str, *, blocks: bool = False) -> list[Operator]:
         return [named[wanted.replace("_", "")]]
     if not blocks and (page_only := {block.casefold(): block for block in BLOCKS}.get(wanted)):
         raise Problem(
-            f"{page_only} is a block of pages, and no function.",
-            f"rowgrad ops {page_only} tells what it does there.",
+            f"{page_only} is a block of pages, not a function.",
+            f"rowgrad ops {page_only} describes it.",
             code=BAD_USAGE,
         )
     raise Problem(f"there is no operator called {name!r}.", _suggestion(wanted), code=BAD_USAGE)

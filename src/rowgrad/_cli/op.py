@@ -24,9 +24,9 @@ from rowgrad.errors import RowgradError
 VALUES = (
     "[bold]Values[/bold] are read from files or written as JSON:\n\n"
     "  x.npy   x.npz:member   x.parquet:column   x.csv:column   5   '\\[1, 2]'   '\\[\"a\", \"b\"]'\n\n"
-    "A type in front makes it that type: float64:'\\[1, 2]', int64:ids.npy. Pickled files are refused.\n\n"
-    "NumPy's files know no bfloat16: bfloat16:x.npy reads 2-byte items as such; .npz results keep it as 16-bit words "
-    "beside a member NAME.dtype, which is noticed when they are read."
+    "A type in front converts it: float64:'\\[1, 2]', int64:ids.npy. Pickled files are refused.\n\n"
+    "NumPy's files do not support bfloat16: bfloat16:x.npy reads 2-byte items as bfloat16; .npz results store 16-bit "
+    "words with a member NAME.dtype, which is recognised on reading."
 )
 PANEL = "Results"
 
@@ -138,7 +138,7 @@ THREADS = typer.Option(
     min=1,
     max=MOST_THREADS,
     rich_help_panel=PANEL,
-    help="How many threads may work. The results are the same to the bit.",
+    help="The number of threads. Results do not depend on it.",
 )
 COMMON = (
     Parameter("out", Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[Path | None, OUT]),
@@ -220,6 +220,6 @@ def _missing(operator: Operator, missing: list[tuple[str, str, str]]) -> Problem
     listed = "".join(f"\n  {option_name(name)}  {what}  {doc}" for name, what, doc in missing)
     return Problem(
         f"{operator.name} needs {len(missing)} more input{'s' * (len(missing) > 1)}:{listed}",
-        f"rowgrad op {operator.name} --help tells how values are written.",
+        f"rowgrad op {operator.name} --help shows how to write values.",
         code=BAD_USAGE,
     )

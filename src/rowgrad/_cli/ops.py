@@ -21,7 +21,8 @@ from rowgrad._ops.rule_text import texts
 from rowgrad.blocks.operators import BLOCKS, FAMILIES, OPERATORS
 
 NAME = typer.Argument(
-    help="An operator, as SparseSliceGrad or sparse_slice_grad; all without it.", autocompletion=names.complete
+    help="An operator, such as SparseSliceGrad or sparse_slice_grad. Without it, list all.",
+    autocompletion=names.complete,
 )
 
 

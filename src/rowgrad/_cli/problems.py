@@ -107,6 +107,6 @@ def _described(error: Exception) -> tuple[str, str, int]:
         return " ".join(error.format_message().split()), hint, getattr(error, "exit_code", BAD_USAGE)
     return (
         f"{type(error).__name__}: {error}",
-        "this is a fault of rowgrad; with ROWGRAD_TRACEBACK=1 it tells where, for a report.",
+        "this is a bug in rowgrad; ROWGRAD_TRACEBACK=1 shows where, for a report.",
         BAD_DATA,
     )

@@ -31,29 +31,35 @@ def run(
     feed: Annotated[list[str] | None, typer.Option("--feed", metavar="NAME=VALUE", help=FEED)] = None,
     fetch: Annotated[
         list[str] | None,
-        typer.Option("--fetch", metavar="BLOCK[:PIN]", help="Run and show only this, and what it needs; repeatable."),
+        typer.Option(
+            "--fetch",
+            metavar="BLOCK[:PIN]",
+            help="Run and show only this block or output, and those it needs; repeatable.",
+        ),
     ] = None,
     loop: Annotated[
-        int | None, typer.Option("--loop", metavar="N", min=1, help="Run all of it N times, and show the last.")
+        int | None, typer.Option("--loop", metavar="N", min=1, help="Run the page N times, and show the last results.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write all results shown to an .npz file.")
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the shown results to an .npz file.")
     ] = None,
     svg: Annotated[
         Path | None, typer.Option("--svg", metavar="FILE", help="Draw the page with its results, as .svg or .png.")
     ] = None,
     every: Annotated[int, typer.Option("--every", metavar="N", min=1, help="Record every N-th step of a loop.")] = 1,
     csv: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Write what a loop has recorded as CSV.")
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write the recorded values of a loop as CSV.")
     ] = None,
     logdir: Annotated[
         Path | None,
-        typer.Option("--logdir", metavar="DIR", help="Write what a loop records for TensorBoard, step by step."),
+        typer.Option(
+            "--logdir", metavar="DIR", help="Write the recorded values of a loop for TensorBoard, step by step."
+        ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no results.")] = False,
     force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite existing files.")] = False,
     threads: Annotated[
-        int | None, typer.Option("--threads", metavar="N", min=1, max=MOST_THREADS, help="How many threads may work.")
+        int | None, typer.Option("--threads", metavar="N", min=1, max=MOST_THREADS, help="The number of threads.")
     ] = None,
 ) -> None:
     """Run a page, and print the results of its blocks as tables."""
@@ -65,7 +71,7 @@ def run(
         formats.check_picture(svg)
         targets.check_place(svg, "--svg", force=force)
     if loop is None and (csv is not None or logdir is not None):
-        raise Problem("--csv and --logdir keep what a loop records: give --loop N too.", code=BAD_USAGE)
+        raise Problem("--csv and --logdir need --loop N, which records values.", code=BAD_USAGE)
     if csv is not None:
         targets.check_place(csv, "--csv", force=force)
     if threads is not None:

@@ -16,23 +16,25 @@ def studio(
     page: Annotated[Path | None, typer.Argument(metavar="PAGE", help="A page to open.")] = None,
     folder: Annotated[
         Path | None,
-        typer.Option("--folder", metavar="DIR", help="Where pages are opened and saved; by default that of PAGE."),
+        typer.Option("--folder", metavar="DIR", help="The folder of pages; by default that of PAGE."),
     ] = None,
     example: Annotated[
         str | None,
         typer.Option(
             "--example",
             metavar="OPERATOR",
-            help="Save the worked example of an operator as OPERATOR.page.json, unless it is there, and open it.",
+            help="Open the worked example of an operator, saved as OPERATOR.page.json unless that exists.",
             autocompletion=names.complete,
         ),
     ] = None,
-    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0 takes any free one.")] = 0,
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="The port; 0 for any free one.")
+    ] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser.")] = True,
 ) -> None:
     """Draw pages and run them, in a browser on this machine."""
     if page is not None and example is not None:
-        raise Problem("PAGE and --example are both given.", "leave one of them out.", code=BAD_USAGE)
+        raise Problem("PAGE and --example cannot be used together.", "pass only one of them.", code=BAD_USAGE)
     root = folder if folder is not None else page.parent if page is not None else Path()
     if not root.is_dir():
         raise Problem(f"{root}: there is no such folder.", code=BAD_USAGE)
@@ -43,7 +45,7 @@ def studio(
         if not page.is_file():
             raise Problem(f"{page}: there is no such file.")
         if not page.resolve().is_relative_to(root.resolve()):
-            raise Problem(f"{page} is not in {root}.", "the studio opens only what is in its folder.", code=BAD_USAGE)
+            raise Problem(f"{page} is not in {root}.", "the studio opens only files in its folder.", code=BAD_USAGE)
         name = page.resolve().relative_to(root.resolve()).as_posix()
     launch = _launch()
     launch.serve(root, name, port=port, browser=browser)

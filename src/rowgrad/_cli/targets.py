@@ -27,4 +27,4 @@ def check_place(path: Path, option: str, *, force: bool) -> None:
     if path.is_dir():
         raise Problem(f"{option} {path} is a folder.".lstrip())
     if path.exists() and not force:
-        raise Problem(f"{option} {path} exists already.".lstrip(), "--force overwrites it.")
+        raise Problem(f"{option} {path} already exists.".lstrip(), "--force overwrites it.")

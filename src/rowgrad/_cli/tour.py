@@ -62,7 +62,7 @@ def stops() -> list[Stop]:
         _stop(
             "SparseSegmentMean", "SparseSegmentMeanGrad", pictures.pooled,
             "All rows were averaged into one segment. Each gets an equal share of that segment's gradient; the "
-            "gradients of segments that nothing was pooled into go nowhere.",
+            "gradients of empty segments are not used.",
         ),
         _stop(
             "SparseSegmentMean", "SparseSegmentMeanGradV2", pictures.pooled,

@@ -81,7 +81,7 @@ def _typed(array: Array, name: str, source: str) -> Array:
     if name == "string":
         if array.dtype.kind in "UST" or all(isinstance(item, str | bytes) for item in array.flat):
             return array
-        raise _cannot(array, name, source, "it is no text")
+        raise _cannot(array, name, source, "it is not text")
     target = NUMPY[name]
     if array.dtype == target:
         return array
@@ -119,7 +119,7 @@ def _cast(array: Array, target: "np.dtype[Any]", name: str, source: str) -> Arra
 
 def _cannot(array: Array, name: str, source: str, why: str) -> Problem:
     was = "" if array.dtype.kind == "O" else f" is {dtypes.name_of(array.dtype)} and"
-    return Problem(f"{_short(source)}{was} cannot be made {name}: {why}.")
+    return Problem(f"{_short(source)}{was} cannot be converted to {name}: {why}.")
 
 
 def _is_whole_numbers(array: Array) -> bool:

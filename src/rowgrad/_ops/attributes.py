@@ -50,7 +50,9 @@ def _check_known(operator: Operator, given: Mapping[str, Any]) -> None:
     for name in given:
         if name not in known:
             allowed = ", ".join(known) or "none"
-            raise _wrong(operator, name, given[name], f"{name} is no attribute of {operator.name}; it has: {allowed}.")
+            raise _wrong(
+                operator, name, given[name], f"{name} is not an attribute of {operator.name}; it has: {allowed}."
+            )
 
 
 def check_attribute(operator: Operator, attribute: Attribute, value: Any) -> Any:

@@ -124,12 +124,12 @@ OPTIONS = {
     "out": Option(
         None,
         "array, optional",
-        "Where to put the (first) result: of its shape and type, contiguous, apart from the inputs.",
+        "An array for the (first) result: of its shape and type, contiguous, not overlapping the inputs.",
     ),
     "plan": Option(
         None,
         "Plan, optional",
-        "What `rowgrad.plan` made of the same ids; then `indices` and `segment_ids` may be None.",
+        "The result of `rowgrad.plan` for the same ids; then `indices` and `segment_ids` may be None.",
     ),
 }
 

@@ -83,8 +83,8 @@ def of_ragged(names: Sequence[str], values: Array, row_splits: Array) -> Column:
     wrong = splits.size == 0 or splits[0] != 0 or splits[-1] != values.size or (np.diff(splits) < 0).any()
     if wrong:
         raise InvalidArgumentError(
-            f"{splits_name} must begin with 0, not fall, and end with the {values.size} values of {value_name}. Pass "
-            "the row splits of these values.",
+            f"{splits_name} must begin with 0, not decrease, and end with the {values.size} values of {value_name}. "
+            "Pass the row splits of these values.",
             code="bad-offsets",
             argument=splits_name,
         )
@@ -317,8 +317,8 @@ OUTPUTS = (
     Pin("output_values", "int64", "[M]", "The crosses."),
     Pin("output_shape", "int64", "[2]", "The number of rows, and of the crosses of the longest."),
 )
-HASH_KEY = Attribute("hash_key", REQUIRED, "What hashes begin with.", "int")
-HASHED = Attribute("hashed_output", REQUIRED, "Whether hashes are wanted; as in TensorFlow, {} decides.")
+HASH_KEY = Attribute("hash_key", REQUIRED, "The initial value of hashes.", "int")
+HASHED = Attribute("hashed_output", REQUIRED, "Whether to hash; as in TensorFlow, {} decides.")
 NUM_BUCKETS = Attribute("num_buckets", REQUIRED, "The number of buckets; 0 for hashes of 63 bits.", "int")
 ERRORS = (
     "InvalidArgumentError: an argument has a wrong rank or length, or columns have different numbers of rows",
@@ -375,7 +375,7 @@ declare(Operator(
     function=None,
     family="cross",
     summary="Cross features as text, joined by a separator.",
-    inputs=(INDICES, VALUES, SHAPES, DENSE, Pin("sep", "string", "[]", "What stands between two features.")),
+    inputs=(INDICES, VALUES, SHAPES, DENSE, Pin("sep", "string", "[]", "The separator between two features.")),
     outputs=(OUTPUTS[0], Pin("output_values", "string", "[M]", "The crosses."), OUTPUTS[2]),
     types={"sparse_types": FEATURES, "dense_types": FEATURES},
     formula=FORMULA + "cross = feature + sep + feature …",
@@ -440,7 +440,7 @@ declare(Operator(
         Attribute("out_row_splits_type", REQUIRED, "The type of the row splits.", "dtype"),
     ),
     formula=FORMULA + "as SparseCross",
-    errors=("InvalidArgumentError: row splits do not fit to their values, or input_order to the columns", *ERRORS),
+    errors=("InvalidArgumentError: row splits do not match their values, or input_order to the columns", *ERRORS),
     cost=COST,
     example=Example(
         {"ragged_values": [["a", "b", "c"]], "ragged_row_splits": [[0, 2, 3]], "sparse_indices": [ROWS],

@@ -24,7 +24,7 @@ _SHAPE = Input(Pin("sp_ids.dense_shape", "int64", "[D]", ""), ("int64",))
 
 
 def embedding_lookup(params: Any, ids: Any, *, max_norm: float | None = None, partition_strategy: str = "div") -> Any:
-    """Look up the rows of a table that ids name.
+    """Look up rows of a table by their ids.
 
     Parameters
     ----------
@@ -32,9 +32,9 @@ def embedding_lookup(params: Any, ids: Any, *, max_norm: float | None = None, pa
         The table, or its parts: a NumPy, PyTorch, JAX or TensorFlow array. The result is of the same kind. Gradients
         flow to PyTorch and JAX tables.
     ids : int32 or int64, any shape, or RaggedTensor
-        The rows. For a ragged tensor the result is one.
+        The rows. For a ragged tensor the result is ragged too.
     max_norm : float, optional
-        The largest Euclidean norm of a row; longer ones are shortened to it.
+        The largest Euclidean norm of a row; longer rows are scaled down to it.
     partition_strategy : {"div", "mod"}
         How the rows of a table in parts are numbered: each part has successive ones, or row i is in part i mod n.
 
@@ -71,22 +71,22 @@ def embedding_lookup(params: Any, ids: Any, *, max_norm: float | None = None, pa
 def embedding_lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, combiner: str = "mean", *,
                             max_norm: float | None = None, partition_strategy: str = "div",
                             allow_fast_lookup: bool = False) -> Any:  # fmt: skip
-    """Look up the rows that a sparse matrix of ids names, and pool those of each of its rows.
+    """Look up the ids of a sparse matrix, and pool the rows of the table for each of its rows.
 
     Parameters
     ----------
     params : array of shape [V, ...], or list of arrays
         The table, or its parts: a NumPy, PyTorch, JAX or TensorFlow array. The result is of the same kind. Gradients
-        flow to PyTorch and JAX tables; a TensorFlow tensor that a `tf.GradientTape` watches is refused.
+        flow to PyTorch and JAX tables; a TensorFlow tensor that a `tf.GradientTape` watches is an error.
     sp_ids : sparse tensor or RaggedTensor
         The ids: (indices [N, D], values [N], dense_shape [D]), or an object with these attributes. The first column of
         indices is the row that an id belongs to; rows must not decrease. Or a ragged tensor of ids.
     sp_weights : sparse tensor or RaggedTensor, optional
-        A weight for each id, in the same places; only its values are looked at.
+        A weight for each id, at the same indices; only its values are used.
     combiner : {"mean", "sqrtn", "sum"}
         With weights w: Σ w·x / Σ w, Σ w·x / sqrt(Σ w²) or Σ w·x; division by 0 gives 0. Without, each weight is 1.
     max_norm : float, optional
-        The largest Euclidean norm of a row of the table; longer ones are shortened to it before they are pooled.
+        The largest Euclidean norm of a row of the table; longer rows are scaled down to it before pooling.
     partition_strategy : {"div", "mod"}
         How the rows of a table in parts are numbered: each part has successive ones, or row i is in part i mod n.
     allow_fast_lookup : bool
@@ -123,7 +123,7 @@ def embedding_lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, co
 def safe_embedding_lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, combiner: str = "mean",
                                  default_id: int | None = None, *, max_norm: float | None = None,
                                  partition_strategy: str = "div", allow_fast_lookup: bool = False) -> Any:  # fmt: skip
-    """The same, forgiving: ids below 0 are dropped, rows without ids get a default, and ids may have any rank.
+    """`embedding_lookup_sparse` that drops negative ids, has a default for rows without ids, and takes ids of any rank.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def safe_embedding_lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = Non
         As for `embedding_lookup_sparse`. Of ids of rank D > 2, all but the last dimension count as rows. For mean and
         sqrtn, entries with weights that are not above 0 are dropped too.
     default_id : int, optional
-        The id that rows without any are looked up with, with weight 1. Without it, they are 0.
+        The id for rows without ids, with weight 1. Without it, these rows are 0.
 
     Returns
     -------

@@ -245,7 +245,7 @@ def _fill_grad_together(reverse: Array, values: Array, full: int, words: int | N
 
 def _bad_map(reverse_index_map: Array, position: int, full: int, name: str) -> InvalidArgumentError:
     return checks.out_of_range("reverse_index_map", position, int(reverse_index_map[position]), full, name,
-                               "index-out-of-range", "Pass the map that the fill operator gave.")  # fmt: skip
+                               "index-out-of-range", "Pass the map that the fill operator returned.")  # fmt: skip
 
 
 def _fill_grad_grad(
@@ -297,7 +297,7 @@ declare(Operator(
     family="fill_empty_rows",
     summary="Give each empty row of a sparse tensor one entry, with a default value.",
     inputs=(
-        Pin("indices", "int64", "[N, rank]", "The index of each entry; only column 0, the row, is looked at."),
+        Pin("indices", "int64", "[N, rank]", "The index of each entry; only column 0, the row, is used."),
         Pin("values", "T", "[N]", "The value of each entry."),
         Pin("dense_shape", "int64", "[rank]", "The shape of the tensor; its first element is the number of rows."),
         Pin("default_value", "T", "[]", "The value for rows without an entry."),
@@ -392,7 +392,7 @@ def _declare_grad(prefix: str, function: str) -> None:
         family="fill_empty_rows",
         summary=f"The gradient of {prefix}FillEmptyRows: each entry's own gradient, and the sum over the defaults.",
         inputs=(
-            Pin("reverse_index_map", "int64", "[N]", "Where each entry went, as the fill operator told; may repeat."),
+            Pin("reverse_index_map", "int64", "[N]", "Where each entry went, from the fill operator; may repeat."),
             Pin("grad_values", "T", "[F]", "The gradient of each filled value."),
         ),
         outputs=(
@@ -431,11 +431,11 @@ declare(Operator(
     function="sparse_fill_empty_rows_grad_grad",
     raw_only=True,
     family="fill_empty_rows",
-    summary="The gradient of a fill gradient to its grad_values: send both results' gradients where they came from.",
+    summary="The gradient of a fill gradient with respect to grad_values: both results' gradients at their origins.",
     inputs=(
-        Pin("reverse_index_map", "int64", "[N]", "The map that the fill gradient was given."),
-        Pin("d_values_grad", "T", "[N]", "What flows into d_values."),
-        Pin("d_default_value_grad", "T", "[]", "What flows into d_default_value."),
+        Pin("reverse_index_map", "int64", "[N]", "The map passed to the fill gradient."),
+        Pin("d_values_grad", "T", "[N]", "The upstream gradient of d_values."),
+        Pin("d_default_value_grad", "T", "[]", "The upstream gradient of d_default_value."),
         Pin("full_size", "int64", "[]", "The length of the fill gradient's grad_values."),
     ),
     outputs=(Pin("output", "T", "[full_size]", "The gradient of grad_values."),),

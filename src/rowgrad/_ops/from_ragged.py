@@ -22,9 +22,9 @@ class RaggedIds(NamedTuple):
 
 
 def from_ragged(x: Any) -> RaggedIds:
-    """The ids of all rows, one after the other, and where each row begins.
+    """Return the ids of all rows, one after the other, and the start of each row.
 
-    Nothing is copied where the values lie row after row already: in one chunk of pyarrow, polars or an Arrow column of
+    Nothing is copied if the values are contiguous already: in one chunk of pyarrow, polars or an Arrow column of
     pandas, in a CSR matrix, a jagged tensor or a matrix. Offsets have the type of the ids.
 
     Parameters
@@ -38,8 +38,8 @@ def from_ragged(x: Any) -> RaggedIds:
     Returns
     -------
     ids : int32 or int64, shape [N]
-        Of PyTorch and TensorFlow for their tensors, else of NumPy; read-only if it is someone else's memory. Smaller
-        and unsigned integers become int64.
+        A tensor for PyTorch and TensorFlow tensors, otherwise a NumPy array; read-only if it shares memory with x.
+        Smaller and unsigned integers become int64.
     offsets : of the same type, shape [rows + 1]
         The first is 0, the last N.
 

@@ -196,10 +196,10 @@ declare(Operator(
     ),
     outputs=(Pin("output", "string", "[num_segments, ...]", "The strings of each segment, in their order."),),
     types={"Tindices": IDS, "Tnumsegments": IDS},
-    attributes=(Attribute("separator", "", "What stands between two strings.", "text"),),
+    attributes=(Attribute("separator", "", "The separator between two strings.", "text"),),
     formula="output[s] = the inputs[i] with segment_ids[i] = s, with the separator between them",
     errors=(
-        "InvalidArgumentError: segment_ids has not the dimensions that inputs begins with, or num_segments is negative",
+        "InvalidArgumentError: segment_ids does not have the leading dimensions of inputs, or num_segments is negative",
         "OutOfRangeError: a segment id is not in [0, num_segments)",
         *ERRORS[2:],
     ),

@@ -81,7 +81,7 @@ declare(Operator(
     family="offsets",
     summary="The segment of each entry, from where each segment begins.",
     inputs=(
-        Pin("offsets", "Tidx", "[S]", "Where each segment begins: 0 first, not decreasing, not past size."),
+        Pin("offsets", "Tidx", "[S]", "Where each segment begins: 0 first, not decreasing, at most size."),
         Pin("size", "int64", "[]", "The number of entries."),
     ),
     outputs=(Pin("segment_ids", "int32", "[size]", "The segment of each entry, ascending."),),
@@ -93,7 +93,7 @@ declare(Operator(
         "InvalidArgumentError: the first offset is not 0, or the offsets decrease",
         "InvalidArgumentError: there are more than 2**31 − 1 segments",
         "OutOfMemoryError: the result does not fit into memory",
-        "OutOfRangeError: an offset is past size",
+        "OutOfRangeError: an offset is larger than size",
         "DTypeError: a type that is not listed",
     ),
     cost="O(S + size).",

@@ -191,7 +191,7 @@ class Input:
     def _past_64_bits(self, position: int | None, value: int) -> OutOfRangeError:
         where = self.pin.name if position is None else f"{self.pin.name}[{position}]"
         return OutOfRangeError(
-            f"{where} is {value}, past the range of 64-bit integers. Use a smaller number.",
+            f"{where} is {value}, outside the range of 64-bit integers. Use a smaller number.",
             code="index-out-of-range",
             argument=self.pin.name,
             position=position,

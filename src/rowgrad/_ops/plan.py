@@ -26,7 +26,7 @@ _SEGMENT_IDS = Input(SEGMENT_IDS, ("int32", "int64"))
 
 
 class Plan:
-    """The order of some ids; make one with `rowgrad.plan`. It never changes, and threads may share it.
+    """Sorted ids, made by `rowgrad.plan`. A plan is immutable, and threads may share it.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Plan:
     size : int
         The number of entries.
     distinct : int
-        How many rows occur.
+        The number of distinct rows that occur.
     """
 
     __slots__ = ("_indices", "_segment_ids", "order", "rows", "segments")
@@ -104,16 +104,16 @@ def plan(indices: Any, segment_ids: Any, rows: int, segments: int | None = None)
     Returns
     -------
     Plan
-        It holds on to the ids; do not change them while it is in use.
+        It refers to the ids; do not change them while it is in use.
 
     Raises
     ------
     InvalidArgumentError
-        The ids are no vectors, differ in length, or a size is negative.
+        The ids are not vectors, differ in length, or a size is negative.
     OutOfRangeError
         An index is not in [0, rows), or a segment id not in [0, segments).
     DTypeError
-        The ids are no integers.
+        The ids are not integers.
 
     Examples
     --------

@@ -100,7 +100,7 @@ def _levels(tensors: tuple[Array, ...], kinds: Any) -> list[_Level]:
         ids = tensor.astype(np.int64)
         if ids.size and (ids[0] < 0 or ids.max() >= rows or (ids[1:] < ids[:-1]).any()):
             raise _bad_partition(
-                f"row_partition_tensors[{at}] must have rows that do not fall, from 0 to {rows - 1}. Sort the values."
+                f"row_partition_tensors[{at}] must have ascending rows, from 0 to {rows - 1}. Sort the values."
             )
         levels.append(_Level(rows, np.bincount(ids, minlength=rows)))
         rows = ids.size
@@ -250,7 +250,7 @@ VALUES = Pin("values", "T", "[N, ...]", "The values, row after row.")
 RANGES = ("bfloat16", "float32", "float64", "int32", "int64")
 PARTITIONS = Attribute(
     "row_partition_types", REQUIRED,
-    "What each of row_partition_tensors is: ROW_SPLITS for all, or FIRST_DIM_SIZE and then VALUE_ROWIDS.", "list",
+    "The type of each of row_partition_tensors: ROW_SPLITS for all, or FIRST_DIM_SIZE and then VALUE_ROWIDS.", "list",
 )  # fmt: skip
 
 
@@ -279,7 +279,7 @@ declare(Operator(
     name="RaggedTensorToSparse",
     function=None,
     family="ragged",
-    summary="A ragged tensor as a sparse one.",
+    summary="Convert a ragged tensor to a sparse one.",
     inputs=(NESTED, Pin("rt_dense_values", "T", "[N, ...]", "The values, row after row.")),
     outputs=(
         Pin("sparse_indices", "int64", "[M, rank]", "The index of each value."),
@@ -307,11 +307,11 @@ declare(Operator(
     name="RaggedTensorToTensor",
     function=None,
     family="ragged",
-    summary="A ragged tensor as a dense one, whose rows are filled up.",
+    summary="Convert a ragged tensor to a dense one, with padded rows.",
     inputs=(
         Pin("shape", "Tshape", "[rank]", "The shape; -1 for a size that follows from the rows. Longer rows are cut."),
         VALUES,
-        Pin("default_value", "T", "[...]", "What rows are filled with: a number, or of the shape of a value."),
+        Pin("default_value", "T", "[...]", "The padding value: a number, or of the shape of a value."),
         Pin("row_partition_tensors", "Tindex", "[...]", "How values lie in rows, outermost first.", True, True),
     ),
     outputs=(Pin("result", "T", "[...]", "The dense tensor."),),
@@ -319,8 +319,8 @@ declare(Operator(
     attributes=(PARTITIONS,),
     formula="result[i, j] = value number j of row i, or default_value",
     errors=(
-        "InvalidArgumentError: row partitions do not fit to one another, or to the values",
-        "InvalidArgumentError: shape or default_value does not fit to the values",
+        "InvalidArgumentError: row partitions do not match one another, or to the values",
+        "InvalidArgumentError: shape or default_value does not match the values",
         NO_ROOM,
         TYPES,
     ),
@@ -331,7 +331,7 @@ declare(Operator(
     ),
     compute=_to_tensor,
     bounds_ids=True,
-    notes="Row ids that fall are refused; TensorFlow drops some of their values, or reads outside of the values.",
+    notes="Row ids that decrease are rejected; TensorFlow drops some of their values, or reads outside of the values.",
     shape_rule=_tensor_shapes,
     gradient={"values": _value_gradient, "default_value": _default_gradient},
 ))  # fmt: skip
@@ -342,7 +342,7 @@ declare(Operator(
     summary="Ranges of numbers, one in each row.",
     inputs=(
         Pin("starts", "T", "[...]", "The first number of each row, or of all."),
-        Pin("limits", "T", "[...]", "Where each row ends, which is not reached."),
+        Pin("limits", "T", "[...]", "The end of each row, exclusive."),
         Pin("deltas", "T", "[...]", "The step of each row."),
     ),
     outputs=(

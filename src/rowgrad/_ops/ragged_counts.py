@@ -119,7 +119,7 @@ def _count_long(splits: Array, values: Array, weights: Array, limit: int, *, bin
 
 COUNTED = ("int32", "int64", "float32", "float64")
 SPLIT_PIN = Pin("splits", "int64", "[row_count]", "Where each row begins and ends.")
-WEIGHTS = "The weight of each value; none for 1 each."
+WEIGHTS = "The weight of each value; empty for 1 each."
 
 
 def _count_shapes(
@@ -152,9 +152,9 @@ declare(Operator(
     ),
     outputs=(Pin("output", "T", "[rows, size]", "How often, or the sum of the weights."),),
     types={"Tidx": IDS, "T": COUNTED},
-    attributes=(Attribute("binary_output", False, "Whether 1 is wanted for what occurs, however often."),),
+    attributes=(Attribute("binary_output", False, "Whether to count each number that occurs as 1, however often."),),
     formula="output[i, v] = Σ weights[j] over the j of row i with values[j] = v, in their order",
-    errors=(BAD_SPLITS, "InvalidArgumentError: size is negative, or weights are not as many as values",
+    errors=(BAD_SPLITS, "InvalidArgumentError: size is negative, or there is not one weight for each value",
             "OutOfRangeError: a value is negative", NO_ROOM, TYPES),
     cost="O(N + rows · size).",
     example=Example({"splits": [0, 2, 2, 4], "values": [1, 1, 0, 2], "size": 3, "weights": [0.5, 1.0, 2.0, 3.0]},
@@ -179,13 +179,13 @@ declare(Operator(
     ),
     types={"T": IDS, "output_type": COUNTED},
     attributes=(
-        Attribute("binary_output", REQUIRED, "Whether 1 is wanted for what occurs, however often."),
+        Attribute("binary_output", REQUIRED, "Whether to count each number that occurs as 1, however often."),
         Attribute("minlength", -1, "The number of columns that there are at least.", "int"),
         Attribute("maxlength", -1, "The number of columns; larger numbers are not counted. -1 for as many as needed.",
                   "int"),
     ),
     formula="as RaggedBincount, without what does not occur",
-    errors=(BAD_SPLITS, "InvalidArgumentError: weights are not as many as values, or a length is below -1",
+    errors=(BAD_SPLITS, "InvalidArgumentError: there is not one weight for each value, or a length is below -1",
             "OutOfRangeError: a value is negative", NO_ROOM, TYPES),
     cost="O(N · log N).",
     example=Example({"splits": [0, 2, 2, 4], "values": [1, 1, 0, 2], "weights": [0.5, 1.0, 2.0, 3.0]},

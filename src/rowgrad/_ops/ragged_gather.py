@@ -115,7 +115,7 @@ def gather(params_nested_splits: Any, params_dense_values: Any, indices: Any, *,
     params_dense_values : array
         The values, row after row.
     indices : array
-        The rows that are wanted; any shape, rows may repeat.
+        The rows to gather; any shape, rows may repeat.
     OUTPUT_RAGGED_RANK : int
         The number of row splits of the result: those of the tensor, and one for each dimension of indices,
         but one.
@@ -162,17 +162,17 @@ INPUTS = (
     Pin("params_nested_splits", "Tsplits", "[R]", "The row splits of each ragged dimension, outermost first.", True,
         True),
     Pin("params_dense_values", "Tvalues", "[N, ...]", "The values, row after row."),
-    Pin("indices", "Tindices", "[...]", "The rows that are wanted; any shape, rows may repeat."),
+    Pin("indices", "Tindices", "[...]", "The rows to gather; any shape, rows may repeat."),
 )  # fmt: skip
 TYPES = {"Tsplits": IDS, "Tvalues": PLAIN, "Tindices": IDS}
 ERRORS = (
-    "InvalidArgumentError: row splits do not begin with 0, fall, or do not end with the number of values",
+    "InvalidArgumentError: row splits do not begin with 0, decrease, or do not end with the number of values",
     "OutOfRangeError: an index is negative, or there are not so many rows",
     "OutOfMemoryError: the result does not fit into memory",
     "DTypeError: a type that is not listed",
 )
 GIVEN = {"params_nested_splits": [[0, 2, 2, 3]], "params_dense_values": [1.0, 2.0, 3.0], "indices": [2, 0]}
-ALL = "`raw_ops.RaggedGather` gives all results, as TensorFlow does."
+ALL = "`raw_ops.RaggedGather` returns all results, as in TensorFlow."
 
 declare(Operator(
     name="RaggedGatherValues",

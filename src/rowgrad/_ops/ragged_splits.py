@@ -14,11 +14,11 @@ from rowgrad.errors import InvalidArgumentError
 
 NO_ROOM = "OutOfMemoryError: the result does not fit into memory"
 TYPES = "DTypeError: a type that is not listed"
-BAD_SPLITS = "InvalidArgumentError: row splits do not begin with 0, fall, or do not end with the number of values"
+BAD_SPLITS = "InvalidArgumentError: row splits do not begin with 0, decrease, or do not end with the number of values"
 
 
 def check_splits(name: str, row_splits: Array, values: int | None) -> Array:
-    """The row splits as int64: from 0, not falling, up to the number of values where that is known."""
+    """The row splits as int64: from 0, not decreasing, up to the number of values where that is known."""
     checks.rank(name, row_splits, 1)
     splits = np.empty(row_splits.size, np.int64)
     longest = kernels.ragged_rows.copy_splits(row_splits, splits)
@@ -32,7 +32,7 @@ def check_splits(name: str, row_splits: Array, values: int | None) -> Array:
     if falls.any():
         at = int(falls.argmax()) + 1
         raise bad_splits(
-            name, f"falls from {splits[at - 1]} to {splits[at]} at {at}; it must not fall", at, int(splits[at])
+            name, f"decreases from {splits[at - 1]} to {splits[at]} at {at}; it must not decrease", at, int(splits[at])
         )
     if values is not None and splits[-1] != values:
         raise bad_splits(name, f"ends with {splits[-1]}, but there are {values} values; both must be the same",

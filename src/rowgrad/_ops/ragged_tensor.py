@@ -25,15 +25,14 @@ class RaggedTensor:
     Parameters
     ----------
     values : array or RaggedTensor
-        The values, row after row: a NumPy, PyTorch, JAX or TensorFlow array; or a ragged tensor, whose rows are then
-        what the rows of this one are made of.
+        The values, row after row: a NumPy, PyTorch, JAX or TensorFlow array; or a ragged tensor, for nested rows.
     row_splits : int32 or int64, shape [rows + 1]
         Where each row begins, and where the last one ends.
 
     Raises
     ------
     InvalidArgumentError
-        The row splits do not begin with 0, fall, or do not end with the number of values.
+        The row splits do not begin with 0, decrease, or do not end with the number of values.
 
     Examples
     --------
@@ -70,7 +69,7 @@ class RaggedTensor:
 
     @classmethod
     def from_list(cls, rows: Sequence[Any], *, dtype: Any = None) -> "RaggedTensor":
-        """From nested lists; the deepest lists are the rows of values.
+        """Make one from nested lists; the innermost lists are the rows of values.
 
         Examples
         --------
@@ -86,7 +85,7 @@ class RaggedTensor:
 
     @classmethod
     def from_row_lengths(cls, values: Any, row_lengths: Any) -> "RaggedTensor":
-        """From the length of each row.
+        """Make one from the length of each row.
 
         Examples
         --------
@@ -107,12 +106,12 @@ class RaggedTensor:
 
     @classmethod
     def from_offsets(cls, values: Any, offsets: Any) -> "RaggedTensor":
-        """From where each row begins, as PyTorch's EmbeddingBag takes it; the last one ends with the values."""
+        """Make one from the start of each row, as for PyTorch's EmbeddingBag; the last row ends with the values."""
         return cls(values, np.concatenate([arrays.adopt(_plain(offsets)), [len(values)]]))
 
     @classmethod
     def from_value_rowids(cls, values: Any, value_rowids: Any, nrows: int | None = None) -> "RaggedTensor":
-        """From the row of each value; rows must not fall.
+        """Make one from the row of each value; rows must not decrease.
 
         Examples
         --------
@@ -124,12 +123,12 @@ class RaggedTensor:
 
     @classmethod
     def from_arrow(cls, array: Any) -> "RaggedTensor":
-        """From a list array of pyarrow, whose values are shared where they have no nulls."""
+        """Make one from a pyarrow list array, without copying its values if there are no nulls."""
         if hasattr(array, "combine_chunks"):
             array = array.combine_chunks()
         if array.null_count:
             raise InvalidArgumentError(
-                f"the array has {array.null_count} nulls, which are no rows. Fill them with empty lists first.",
+                f"the array has {array.null_count} nulls, which are not rows. Fill them with empty lists first.",
                 code="has-nulls",
                 argument="array",
             )
@@ -140,18 +139,18 @@ class RaggedTensor:
 
     @classmethod
     def from_polars(cls, series: Any) -> "RaggedTensor":
-        """From a list column of polars."""
+        """Make one from a polars list column."""
         return cls.from_arrow(series.to_arrow())
 
     @classmethod
     def from_tensorflow(cls, tensor: Any) -> "RaggedTensor":
-        """From a `tf.RaggedTensor`."""
+        """Make one from a `tf.RaggedTensor`."""
         values = tensor.values
         return cls(cls.from_tensorflow(values) if hasattr(values, "row_splits") else values, tensor.row_splits.numpy())
 
     @classmethod
     def from_torch(cls, tensor: Any) -> "RaggedTensor":
-        """From a nested tensor of PyTorch in the jagged layout."""
+        """Make one from a PyTorch nested tensor in the jagged layout."""
         return cls(tensor.values(), tensor.offsets().cpu().numpy())
 
     # What it is
@@ -172,7 +171,7 @@ class RaggedTensor:
 
     @property
     def ragged_rank(self) -> int:
-        """How many dimensions are ragged."""
+        """The number of ragged dimensions."""
         return len(self.nested_row_splits)
 
     @property
@@ -205,12 +204,12 @@ class RaggedTensor:
         at = int(row) + (len(self) if row < 0 else 0)
         if not 0 <= at < len(self):
             raise OutOfRangeError(
-                f"row {row} is asked for, and there are {len(self)}.", code="index-out-of-range", value=int(row)
+                f"row {row} is out of range; there are {len(self)} rows.", code="index-out-of-range", value=int(row)
             )
         return self.values[int(self.row_splits[at]) : int(self.row_splits[at + 1])]
 
     def gather(self, rows: Any) -> "RaggedTensor":
-        """The rows of these numbers, in their order: TensorFlow's RaggedGather.
+        """Select rows by number, in this order: TensorFlow's RaggedGather.
 
         Examples
         --------
@@ -240,7 +239,7 @@ class RaggedTensor:
         return RaggedTensor(_taken(self.values, places), splits)
 
     def with_values(self, values: Any) -> "RaggedTensor":
-        """The same rows of other innermost values."""
+        """Return a tensor with the same row splits and other innermost values."""
         if isinstance(self.values, RaggedTensor):
             return RaggedTensor(self.values.with_values(values), self.row_splits)
         return RaggedTensor(values, self.row_splits)
@@ -248,15 +247,15 @@ class RaggedTensor:
     # What it becomes
 
     def to_list(self) -> list[Any]:
-        """Nested lists."""
+        """Convert to nested lists."""
         items = self.values.to_list() if isinstance(self.values, RaggedTensor) else _plain(self.values).tolist()
         stops = self.row_splits.tolist()
         return [items[begin:end] for begin, end in pairwise(stops)]
 
     def to_dense(self, default_value: Any = 0, shape: Sequence[int | None] | None = None) -> Any:
-        """A dense array, whose rows are filled up with `default_value`, or cut where `shape` is smaller.
+        """Convert to a dense array, with rows padded with `default_value`, or truncated if `shape` is smaller.
 
-        Gradients flow to values of PyTorch.
+        It is differentiable if the values are PyTorch's.
         """
         wanted = np.array(-1 if shape is None else [-1 if size is None else size for size in shape], np.int64)
         nested = self.nested_row_splits
@@ -282,31 +281,31 @@ class RaggedTensor:
         return found
 
     def to_sparse(self) -> RaggedEntries:
-        """A sparse tensor: indices, values and shape."""
+        """Convert to a sparse tensor: indices, values and shape."""
         found: RaggedEntries = OPERATORS["RaggedTensorToSparse"](list(self.nested_row_splits), _plain(self.flat_values))
         return found
 
     def to_arrow(self) -> Any:
-        """A list array of pyarrow."""
+        """Convert to a pyarrow list array."""
         import pyarrow as pa  # type: ignore[import-not-found, unused-ignore]
 
         inner = self.values.to_arrow() if isinstance(self.values, RaggedTensor) else pa.array(_plain(self.values))
         return pa.LargeListArray.from_arrays(pa.array(self.row_splits), inner)
 
     def to_polars(self) -> Any:
-        """A list column of polars."""
+        """Convert to a polars list column."""
         import polars  # type: ignore[import-not-found, unused-ignore]
 
         return polars.from_arrow(self.to_arrow())
 
     def to_tensorflow(self) -> Any:
-        """A `tf.RaggedTensor`; TensorFlow must have been imported."""
+        """Convert to a `tf.RaggedTensor`; TensorFlow must be imported first."""
         tf = _module("tensorflow")
         values = self.values.to_tensorflow() if isinstance(self.values, RaggedTensor) else self.values
         return tf.RaggedTensor.from_row_splits(values, self.row_splits)
 
     def to_torch(self) -> Any:
-        """A nested tensor of PyTorch in the jagged layout, as its layers take bags; PyTorch must have been imported."""
+        """Convert to a PyTorch nested tensor in the jagged layout; PyTorch must be imported first."""
         torch = _module("torch")
         if isinstance(self.values, RaggedTensor):
             raise InvalidArgumentError(
@@ -367,7 +366,7 @@ def segment_ids_to_row_splits(segment_ids: Any, num_segments: int | None = None)
     rows = (int(ids[-1]) + 1 if ids.size else 0) if num_segments is None else num_segments
     if ids.size and (ids[0] < 0 or ids[-1] >= rows or (ids[1:] < ids[:-1]).any()):
         raise InvalidArgumentError(
-            f"segment_ids must not fall, and lie in 0 to {rows - 1}. Sort the values by row.",
+            f"segment_ids must not decrease, and be in 0 to {rows - 1}. Sort the values by row.",
             code="unsorted-segment-ids",
             argument="segment_ids",
         )

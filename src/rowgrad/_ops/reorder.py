@@ -157,7 +157,7 @@ def _completed(new_shape: Array, size: int) -> list[int]:
         after[open_axes[0]] = size // others
     elif open_axes or others != size:
         raise InvalidArgumentError(
-            f"new_shape is {after}, which does not fit to the {size} places of input_shape. The products of both must "
+            f"new_shape is {after}, which does not match the {size} places of input_shape. The products of both must "
             "be equal.",
             code="shape-mismatch",
             argument="new_shape",
@@ -182,7 +182,7 @@ declare(Operator(
     name="SparseReorder",
     function="sparse_reorder",
     family="reorder",
-    summary="Put the entries of a sparse tensor in the order of rows, as most operators want them.",
+    summary="Sort the entries of a sparse tensor in row-major order, which most operators require.",
     inputs=(
         Pin("input_indices", "int64", "[N, rank]", "The index of each entry, in any order."),
         Pin("input_values", "T", "[N]", "The value of each entry."),
@@ -196,7 +196,7 @@ declare(Operator(
     formula="output_indices = input_indices, sorted by the first column, then by the second, …; entries with the same "
     "index stay in their order\noutput_values[k] = input_values[i] for the i that comes to k",
     errors=tuple(text.format(values="input_values") for text in ERRORS),
-    cost="O(N · rank · log(places)); entries that are in order are noticed and only copied.",
+    cost="O(N · rank · log(places)); sorted entries are detected and only copied.",
     example=Example(
         {"input_indices": [[2, 0], [0, 1], [0, 0]], "input_values": [1.0, 2.0, 3.0], "input_shape": [3, 2]},
         {"output_indices": [[0, 0], [0, 1], [2, 0]], "output_values": [3.0, 2.0, 1.0]},
@@ -216,13 +216,13 @@ declare(Operator(
     function="sparse_reorder_grad",
     raw_only=True,
     family="reorder",
-    summary="The gradient of SparseReorder: each entry gets back what flowed to the place that it came to.",
+    summary="The gradient of SparseReorder: each entry gets the gradient of its sorted position.",
     inputs=(
-        Pin("grad", "T", "[N]", "The gradient of each entry, in order."),
-        Pin("input_indices", "int64", "[N, rank]", "The indices that were put in order."),
+        Pin("grad", "T", "[N]", "The gradient of each sorted entry."),
+        Pin("input_indices", "int64", "[N, rank]", "The indices before sorting."),
         SHAPE,
     ),
-    outputs=(Pin("output", "T", "[N]", "The gradient of each entry, as they came."),),
+    outputs=(Pin("output", "T", "[N]", "The gradient of each entry, in the original order."),),
     types={"T": NUMBERS},
     formula="output[i] = grad[k], where entry i came to k",
     errors=tuple(text.format(values="grad") for text in ERRORS),
@@ -245,7 +245,7 @@ declare(Operator(
     name="SparseReshape",
     function="sparse_reshape",
     family="reorder",
-    summary="The entries of a sparse tensor in another shape of as many places.",
+    summary="Reshape a sparse tensor to a shape with the same number of elements.",
     inputs=(
         Pin("input_indices", "int64", "[N, rank]", "The index of each entry."),
         SHAPE,

@@ -4,14 +4,14 @@ from typing import Any, NamedTuple
 
 
 class RowGradient(NamedTuple):
-    """A gradient with rows only where there are any: row u belongs to row sorted_unique_indices[u] of the table."""
+    """A compact gradient, with only the rows that occur: row u belongs to row sorted_unique_indices[u] of the table."""
 
     output: Any
     sorted_unique_indices: Any
 
 
 class FilledRows(NamedTuple):
-    """A sparse tensor in which every row has an entry, and the way back to the entries that were there before."""
+    """A sparse tensor in which every row has an entry, and the map from the original entries."""
 
     output_indices: Any
     output_values: Any
@@ -20,7 +20,7 @@ class FilledRows(NamedTuple):
 
 
 class FilledRagged(NamedTuple):
-    """A ragged tensor in which every row has a value, and the way back to the values that were there before."""
+    """A ragged tensor in which every row has a value, and the map from the original values."""
 
     output_value_rowids: Any
     output_values: Any
@@ -29,7 +29,7 @@ class FilledRagged(NamedTuple):
 
 
 class FillGradient(NamedTuple):
-    """The gradient of the values that were there, and of the default that was filled in."""
+    """The gradients of the original values, and of the default value."""
 
     d_values: Any
     d_default_value: Any
@@ -43,7 +43,7 @@ class SegmentMax(NamedTuple):
 
 
 class OrderedEntries(NamedTuple):
-    """The entries of a sparse tensor in the order of rows."""
+    """The entries of a sparse tensor in row-major order."""
 
     output_indices: Any
     output_values: Any
@@ -57,7 +57,7 @@ class ReshapedEntries(NamedTuple):
 
 
 class RaggedEntries(NamedTuple):
-    """A ragged tensor as a sparse one."""
+    """Convert a ragged tensor to a sparse one."""
 
     sparse_indices: Any
     sparse_values: Any
@@ -87,7 +87,7 @@ class CrossedRows(NamedTuple):
 
 
 class SparseEntries(NamedTuple):
-    """The entries and the shape of a sparse tensor that an operator gives."""
+    """The entries and the shape of a sparse tensor, as returned by an operator."""
 
     output_indices: Any
     output_values: Any

@@ -7,13 +7,13 @@ from typing_extensions import TypeVar
 A = TypeVar("A", default=Any)
 
 class RowGradient(NamedTuple, Generic[A]):
-    """A gradient with rows only where there are any: row u belongs to row sorted_unique_indices[u] of the table."""
+    """A compact gradient, with only the rows that occur: row u belongs to row sorted_unique_indices[u] of the table."""
 
     output: A
     sorted_unique_indices: A
 
 class FilledRows(NamedTuple, Generic[A]):
-    """A sparse tensor in which every row has an entry, and the way back to the entries that were there before."""
+    """A sparse tensor in which every row has an entry, and the map from the original entries."""
 
     output_indices: A
     output_values: A
@@ -21,7 +21,7 @@ class FilledRows(NamedTuple, Generic[A]):
     reverse_index_map: A
 
 class FilledRagged(NamedTuple, Generic[A]):
-    """A ragged tensor in which every row has a value, and the way back to the values that were there before."""
+    """A ragged tensor in which every row has a value, and the map from the original values."""
 
     output_value_rowids: A
     output_values: A
@@ -29,7 +29,7 @@ class FilledRagged(NamedTuple, Generic[A]):
     reverse_index_map: A
 
 class FillGradient(NamedTuple, Generic[A]):
-    """The gradient of the values that were there, and of the default that was filled in."""
+    """The gradients of the original values, and of the default value."""
 
     d_values: A
     d_default_value: A
@@ -41,7 +41,7 @@ class SegmentMax(NamedTuple, Generic[A]):
     chosen: A
 
 class OrderedEntries(NamedTuple, Generic[A]):
-    """The entries of a sparse tensor in the order of rows."""
+    """The entries of a sparse tensor in row-major order."""
 
     output_indices: A
     output_values: A
@@ -53,7 +53,7 @@ class ReshapedEntries(NamedTuple, Generic[A]):
     output_shape: A
 
 class RaggedEntries(NamedTuple, Generic[A]):
-    """A ragged tensor as a sparse one."""
+    """Convert a ragged tensor to a sparse one."""
 
     sparse_indices: A
     sparse_values: A
@@ -79,7 +79,7 @@ class CrossedRows(NamedTuple, Generic[A]):
     output_row_splits: A
 
 class SparseEntries(NamedTuple, Generic[A]):
-    """The entries and the shape of a sparse tensor that an operator gives."""
+    """The entries and the shape of a sparse tensor, as returned by an operator."""
 
     output_indices: A
     output_values: A

@@ -240,7 +240,7 @@ declare(Operator(
         "OutOfRangeError: an index is not in [0, rows of data), or a segment id not in [0, num_segments)",
         WRONG_TYPE,
     ),
-    cost="O(N · (width + log segments)); segment ids that are sorted are noticed and not sorted again.",
+    cost="O(N · (width + log segments)); sorted segment ids are detected and not sorted again.",
     example=Example(
         {"data": G, "indices": [0, 1, 2], "segment_ids": [2, 0, 0], "num_segments": 3},
         {"output": [[4.0, 4.0, 5.0], [0.0, 0.0, 0.0], [1.0, 2.0, 3.0]], "chosen": CHOICE},
@@ -290,7 +290,7 @@ declare(Operator(
     inputs=(
         Pin("grad", "T", "[S, ...]", "The gradient of each segment's row."),
         CHOSEN,
-        Pin("dense_output_dim0", "int64", "[]", "The number of rows of the table; any size, at no cost."),
+        Pin("dense_output_dim0", "int64", "[]", "The number of rows of the table, which does not affect the cost."),
     ),
     outputs=(
         Pin("output", "T", "[U, ...]", "The gradient of each row that was chosen, in ascending order of rows."),
@@ -300,7 +300,7 @@ declare(Operator(
     formula=MAX_GRAD.replace("output[r, c]", "row r of the table, column c,")
     + "\nsorted_unique_indices = the distinct elements of chosen but -1, ascending; output = their rows",
     errors=tuple(text.format(rows="dense_output_dim0") for text in GRAD_ERRORS),
-    cost="O(S · width · log rows), whatever the size of the table.",
+    cost="O(S · width · log rows), for any size of the table.",
     example=Example(
         {"grad": G, "chosen": [[7, 7, 2], [-1, -1, -1], [7, 2, 2]], "dense_output_dim0": 1000},
         {"output": [[0.0, 1.0, 8.0], [4.0, 2.0, 0.0]], "sorted_unique_indices": [2, 7]},
@@ -321,8 +321,8 @@ declare(Operator(
     function="sparse_segment_max_grad_grad",
     raw_only=True,
     family="segment_max",
-    summary="The gradient of SparseSegmentMaxGrad to its grad: fetch each element from the row that was chosen.",
-    inputs=(Pin("grad", "T", "[M, ...]", "What flows into the dense gradient's output."), CHOSEN),
+    summary="The gradient of SparseSegmentMaxGrad with respect to its grad: each element of the chosen row.",
+    inputs=(Pin("grad", "T", "[M, ...]", "The upstream gradient of the dense gradient."), CHOSEN),
     outputs=(Pin("output", "T", "[S, ...]", "The gradient of each segment's gradient row."),),
     types={"T": FLOATS},
     formula="output[s, c] = grad[chosen[s, c], c], or 0 where chosen[s, c] = -1",
@@ -347,9 +347,9 @@ declare(Operator(
     function="chosen_rank",
     raw_only=True,
     family="segment_max",
-    summary="Where each chosen row stands among the sorted distinct ones: the row of a compact gradient it went to.",
+    summary="The position of each chosen row among the sorted distinct ones: its row in the compact gradient.",
     inputs=(
-        Pin("sorted_unique_indices", "int64", "[U]", "Distinct rows, ascending, as a compact gradient gives them."),
+        Pin("sorted_unique_indices", "int64", "[U]", "Distinct rows, ascending, as in a compact gradient."),
         Pin("chosen", "int64", "[S, ...]", "The rows to look up, or -1 for none."),
     ),
     outputs=(Pin("ranks", "int64", "[S, ...]", "sorted_unique_indices[ranks] = chosen; -1 stays -1."),),

@@ -434,7 +434,7 @@ def _declare_unsorted(name: str) -> None:
         gradient=_rules(name),
         notes=_notes(name, False) + " Rows may have several dimensions before those that are reduced: where "
         "segment_ids has more dimensions than one, it has an id for each of them. In JAX and on pages it is a vector. "
-        "Without elements in data the ids are not looked at.",
+        "Without elements in data the ids are ignored.",
         in_tensorflow=not is_ours,
     ))  # fmt: skip
 

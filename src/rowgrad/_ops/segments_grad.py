@@ -96,8 +96,8 @@ def _multiply_others(grad: Array, data: Array, segment_ids: Array, *, out: Array
 def _same_shape(name: str, shape: tuple[int, ...], wanted: tuple[int, ...], other: str) -> None:
     if shape != wanted:
         raise InvalidArgumentError(
-            f"{name} has shape {list(shape)}; by the shape of {other} it must have {list(wanted)}. Pass what the "
-            "forward operator took and gave.",
+            f"{name} has shape {list(shape)}; by the shape of {other} it must have {list(wanted)}. Pass the "
+            "inputs and results of the forward operator.",
             code="length-mismatch",
             argument=name,
             value=shape,
@@ -109,11 +109,11 @@ def _same_shape(name: str, shape: tuple[int, ...], wanted: tuple[int, ...], othe
 SEGMENT_IDS = Pin("segment_ids", "Tindices", "[N]", "The segment of each row, in any order; negative for none.")
 GRAD = Pin("grad", "T", "[S, ...]", "The gradient of each segment's row.")
 DATA = Pin("data", "T", "[N, ...]", "The rows that were reduced.")
-BEST = Pin("output", "T", "[S, ...]", "What the forward operator gave: the largest or smallest of each segment.")
+BEST = Pin("output", "T", "[S, ...]", "The result of the forward operator: the largest or smallest of each segment.")
 PAST = "OutOfRangeError: a segment id is not below the number of rows of {}"
 SUMMARIES = {
     "Sum": "The gradient of SegmentSum and UnsortedSegmentSum: each row gets that of its segment.",
-    "Mean": "The gradient of SegmentMean and UnsortedSegmentMean: each row gets its part of that of its segment.",
+    "Mean": "The gradient of SegmentMean and UnsortedSegmentMean: each row gets that of its segment over the count.",
     "SqrtN": "The gradient of UnsortedSegmentSqrtN: each row gets that of its segment, over the root of the count.",
 }
 FORMULAS = {"Sum": "", "Mean": " / n, the number of rows of the segment", "SqrtN": " / sqrt(n), n rows in the segment"}
@@ -152,7 +152,7 @@ for _name in SUMMARIES:
     _declare_take(_name)
 
 SHARE_ERRORS = (
-    "InvalidArgumentError: the shapes do not fit together",
+    "InvalidArgumentError: the shapes do not match",
     NO_ROOM,
     PAST.format("output"),
     WRONG_TYPE,
@@ -165,7 +165,7 @@ declare(Operator(
     function="segment_max_grad",
     raw_only=True,
     family="segments_grad",
-    summary="The gradient of SegmentMax, SegmentMin and their unsorted forms: the rows that are equal to it share it.",
+    summary="The gradient of SegmentMax, SegmentMin and their unsorted forms: rows that equal it share it.",
     inputs=(GRAD, DATA, BEST, SEGMENT_IDS),
     outputs=(Pin("d_data", "T", "[N, ...]", "The gradient of each row."),),
     types={"T": FLOATS, "Tindices": IDS},
@@ -192,8 +192,8 @@ declare(Operator(
     function="segment_max_grad_grad",
     raw_only=True,
     family="segments_grad",
-    summary="The gradient of SegmentMaxGrad to its grad: the mean of the rows that are equal to the largest.",
-    inputs=(Pin("grad", "T", "[N, ...]", "What flows into the gradient of each row."), DATA, BEST, SEGMENT_IDS),
+    summary="The gradient of SegmentMaxGrad with respect to its grad: the mean of the rows that equal the largest.",
+    inputs=(Pin("grad", "T", "[N, ...]", "The upstream gradient of each row's gradient."), DATA, BEST, SEGMENT_IDS),
     outputs=(Pin("d_grad", "T", "[S, ...]", "The gradient of each segment's gradient row."),),
     types={"T": FLOATS, "Tindices": IDS},
     formula="d_grad[s, c] = the mean of grad[i, c] over the rows i of segment s with data[i, c] = output[s, c], or 0",
@@ -216,13 +216,13 @@ declare(Operator(
     function="segment_prod_grad",
     raw_only=True,
     family="segments_grad",
-    summary="The gradient of SegmentProd and UnsortedSegmentProd: that of a segment, times the product of the others.",
+    summary="The gradient of SegmentProd and UnsortedSegmentProd: that of the segment times the other rows' product.",
     inputs=(GRAD, DATA, SEGMENT_IDS),
     outputs=(Pin("d_data", "T", "[N, ...]", "The gradient of each row; 0 for rows without a segment."),),
     types={"T": FLOATS, "Tindices": IDS},
     formula="d_data[i] = grad[s] · Π data[j] over the rows j of segment s but i, where s = segment_ids[i]",
     errors=(
-        "InvalidArgumentError: the shapes do not fit together",
+        "InvalidArgumentError: the shapes do not match",
         NO_ROOM,
         PAST.format("grad"),
         WRONG_TYPE,

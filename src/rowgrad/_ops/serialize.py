@@ -84,7 +84,7 @@ def _serialize_many(sparse_indices: Array, sparse_values: Array, sparse_shape: A
 
 def _bad(position: tuple[int, ...], message: str) -> InvalidArgumentError:
     place = ", ".join(map(str, position))
-    return InvalidArgumentError(f"serialized_sparse[{place}] {message} Pass what SerializeSparse gives.",
+    return InvalidArgumentError(f"serialized_sparse[{place}] {message} Pass the result of SerializeSparse.",
                                 code="bad-proto", argument="serialized_sparse", position=position)  # fmt: skip
 
 
@@ -96,7 +96,7 @@ def _read(serialized: Array, row: int, dtype: str) -> tuple[Array, Array, Array]
         try:
             array = decode(text if isinstance(text, bytes) else str(text).encode())
         except BadProtoError as error:
-            raise _bad((row, column), f"is no tensor: {error}.") from None
+            raise _bad((row, column), f"is not a tensor: {error}.") from None
         if name_of(array.dtype) != kind:
             raise DTypeError(f"serialized_sparse[{row}, {column}] has {what} of {name_of(array.dtype)}, not of {kind}.",
                              code="wrong-dtype", argument="serialized_sparse", value=name_of(array.dtype))  # fmt: skip
@@ -117,7 +117,7 @@ def stack(parts: list[tuple[Array, Array, Array]], argument: str) -> StoredEntri
         if shape.size != rank:
             raise InvalidArgumentError(
                 f"{argument}[{position}] is of a tensor with {shape.size} dimensions, the first one has {rank}; all "
-                "must have as many.",
+                "must have the same number.",
                 code="wrong-rank", argument=argument, position=position, value=shape.size,
             )  # fmt: skip
         sizes_of(argument, shape)
@@ -171,7 +171,7 @@ ENTRIES = (
     Pin("sparse_values", "T", "[entries]", "The value of each entry."),
     Pin("sparse_shape", "int64", "[rank]", "The shape of the sparse tensor."),
 )
-OUT_TYPE = Attribute("out_type", "string", "The type of the result: only string here.", "dtype")
+OUT_TYPE = Attribute("out_type", "string", "The type of the result; only string is supported.", "dtype")
 STORED = (
     Pin("sparse_indices", "int64", "[M, r]", "The index of each entry."),
     Pin("sparse_values", "dtype", "[M]", "The value of each entry."),
@@ -179,7 +179,7 @@ STORED = (
 )
 OF_TYPE = Attribute("dtype", REQUIRED, "The type that the values must have.", "dtype")
 NO_TENSOR = (
-    "InvalidArgumentError: a text is no TensorProto, or indices, values and shape do not fit together",
+    "InvalidArgumentError: a string is not a TensorProto, or indices, values and shape do not match",
     "DTypeError: the values have another type",
 )
 TEXTS = [
@@ -199,7 +199,7 @@ declare(Operator(
     name="SerializeSparse",
     function=None,
     family="serialize",
-    summary="A sparse tensor as three texts: its indices, values and shape as TensorProto messages.",
+    summary="Serialize a sparse tensor as three strings: indices, values and shape as TensorProto messages.",
     inputs=ENTRIES,
     outputs=(Pin("serialized_sparse", "string", "[3]", "The messages."),),
     types={"T": TYPES, "out_type": ("string",)},
@@ -218,13 +218,13 @@ declare(Operator(
     name="SerializeManySparse",
     function=None,
     family="serialize",
-    summary="Each row of a sparse tensor as three texts.",
+    summary="Serialize each row of a sparse tensor as three strings.",
     inputs=ENTRIES,
     outputs=(Pin("serialized_sparse", "string", "[rows, 3]", "The messages of each row."),),
     types={"T": TYPES, "out_type": ("string",)},
     attributes=(OUT_TYPE,),
     formula="serialized_sparse[i] = SerializeSparse(row i)",
-    errors=("InvalidArgumentError: ranks and lengths do not fit together, there is one dimension only, or indices do "
+    errors=("InvalidArgumentError: ranks and lengths do not match, there is one dimension only, or indices do "
             "not ascend", "OutOfRangeError: an index is not within sparse_shape", NO_ROOM, WRONG_TYPE),
     cost="O(bytes + rows).",
     example=Example({"sparse_indices": [[0, 1]], "sparse_values": [5], "sparse_shape": [1, 2]},
@@ -236,13 +236,13 @@ declare(Operator(
     name="DeserializeSparse",
     function=None,
     family="serialize",
-    summary="The sparse tensor that texts are of; several are stacked, one after the other.",
+    summary="Deserialize a sparse tensor; several are stacked.",
     inputs=(Pin("serialized_sparse", "Tserialized", "[...]", "The messages of SerializeSparse, [..., 3]."),),
     outputs=STORED,
     types={"dtype": TYPES, "Tserialized": ("string",)},
     attributes=(OF_TYPE,),
     formula="the tensors, stacked along the dimensions of serialized_sparse before the last",
-    errors=("InvalidArgumentError: the last dimension has not 3 elements, there are no tensors, or they differ in rank",
+    errors=("InvalidArgumentError: the last dimension is not 3, there are no tensors, or they differ in rank",
             *NO_TENSOR, NO_ROOM),
     cost="O(bytes).",
     example=Example({"serialized_sparse": SHORT},
@@ -257,7 +257,7 @@ declare(Operator(
     name="DeserializeManySparse",
     function=None,
     family="serialize",
-    summary="The sparse tensor whose rows texts are of.",
+    summary="Deserialize a sparse tensor from its serialized rows.",
     inputs=(Pin("serialized_sparse", "string", "[rows, 3]", "The messages of SerializeManySparse."),),
     outputs=STORED,
     types={"dtype": TYPES},

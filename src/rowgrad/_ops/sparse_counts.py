@@ -187,7 +187,7 @@ ENTRIES = (
     Pin("values", "{}", "[N]", "The whole number of each entry."),
     Pin("dense_shape", "int64", "[rank]", "The shape of the sparse tensor."),
 )
-BINARY = "Whether to give 1 for each number that occurs, however often."
+BINARY = "Whether to count each number that occurs as 1, however often."
 LENGTHS = (
     Attribute("binary_output", REQUIRED, BINARY),
     Attribute("minlength", -1, "The least number of columns of the result; -1 for as many as are needed.", kind="int"),
@@ -200,7 +200,7 @@ OUTPUTS = (
     Pin("output_dense_shape", "int64", "[r]", "The number of rows, if there are rows, and of columns."),
 )
 ERRORS = (
-    "InvalidArgumentError: shapes and lengths do not fit together, or weights has not one for each value",
+    "InvalidArgumentError: shapes and lengths do not match, or there is not one weight for each value",
     "OutOfRangeError: a value is negative",
 )
 COUNTED = "Row by row, if there are rows: output[row, v] = how often v occurs in the row, or the sum of its weights"
@@ -218,7 +218,7 @@ declare(Operator(
     inputs=(
         *(_typed(pin, "Tidx") for pin in ENTRIES),
         Pin("size", "Tidx", "[]", "How many numbers are counted; others are left out."),
-        Pin("weights", "T", "[W]", "What each entry counts, or nothing, for 1 each."),
+        Pin("weights", "T", "[W]", "The weight of each entry; empty for 1 each."),
     ),
     outputs=(Pin("output", "T", "[...]", "The counts, [size] or [rows, size]."),),
     types={"Tidx": IDS, "T": COUNTS},
@@ -243,7 +243,7 @@ declare(Operator(
     summary="How often each whole number occurs in a dense tensor, row by row if it has rows; the result is sparse.",
     inputs=(
         Pin("values", "T", "[...]", "The whole numbers, [N] or [rows, columns]."),
-        Pin("weights", "output_type", "[...]", "What each counts, of the shape of values, or nothing, for 1 each."),
+        Pin("weights", "output_type", "[...]", "The weight of each value, in the shape of values; empty for 1 each."),
     ),
     outputs=OUTPUTS,
     types={"T": IDS, "output_type": COUNTS},
@@ -270,7 +270,7 @@ declare(Operator(
     summary="How often each whole number occurs in a sparse tensor, row by row if it has rows; the result is sparse.",
     inputs=(
         *(_typed(pin, "T") for pin in ENTRIES),
-        Pin("weights", "output_type", "[W]", "What each entry counts, or nothing, for 1 each."),
+        Pin("weights", "output_type", "[W]", "The weight of each entry; empty for 1 each."),
     ),
     outputs=OUTPUTS,
     types={"T": IDS, "output_type": COUNTS},

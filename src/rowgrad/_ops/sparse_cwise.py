@@ -168,7 +168,7 @@ def _per_entry(shapes: Known, values: Known, attributes: Known) -> Result:
 NO_ROOM = "OutOfMemoryError: the result does not fit into memory"
 WRONG_TYPE = "DTypeError: a type that is not listed"
 ERRORS = (
-    "InvalidArgumentError: the indices are not a matrix, values or the shape not a vector, or lengths do not fit",
+    "InvalidArgumentError: the indices are not a matrix, values or the shape not a vector, or lengths do not match",
     "InvalidArgumentError: dense does not broadcast to sp_shape, or sp_shape has no dimension or a negative length",
     "OutOfRangeError: an index is not within sp_shape",
 )
@@ -261,14 +261,14 @@ declare(Operator(
     function="sparse_dense_scatter",
     raw_only=True,
     family="sparse_cwise",
-    summary="The gradient of SparseDenseGather: each element gets the sum of what flows to the entries that took it.",
-    inputs=(Pin("grad", "T", "[N]", "What flows to each entry."), *(Pin(pin.name, "Tindices", pin.shape, pin.doc)
-            for pin in (INDICES, SHAPE)), Pin("dense", "T", "[...]", "The dense tensor, of which the shape counts.")),
+    summary="The gradient of SparseDenseGather: each element gets the sum of the gradients of its entries.",
+    inputs=(Pin("grad", "T", "[N]", "The gradient of each entry."), *(Pin(pin.name, "Tindices", pin.shape, pin.doc)
+            for pin in (INDICES, SHAPE)), Pin("dense", "T", "[...]", "The dense tensor; only its shape is used.")),
     outputs=(Pin("output", "T", "[...]", "The gradient of dense, of its shape."),),
     types={"T": (*FLOATS, *COMPLEX), "Tindices": IDS},
     formula="output[k] = Σ over i with sp_indices[i] = k (or broadcast from k) of grad[i], in the order of i",
     errors=(*ERRORS, NO_ROOM, WRONG_TYPE),
-    cost="O(N · rank + size of dense); where entries do not ascend, each thread reads all of them.",
+    cost="O(N · rank + size of dense); if entries do not ascend, each thread reads all of them.",
     example=Example({"grad": [5.0, 7.0], **{name: EXAMPLE[name] for name in ("sp_indices", "sp_shape", "dense")}},
                     {"output": [5.0, 0.0, 7.0]}),
     compute=_scatter,
@@ -294,12 +294,12 @@ declare(Operator(
     formula="output = b; then output[a_indices[i]] += a_values[i], in the order of i",
     errors=(
         ERRORS[0],
-        "InvalidArgumentError: b has not the shape a_shape, or is a scalar",
+        "InvalidArgumentError: b does not have the shape a_shape, or is a scalar",
         "OutOfRangeError: an index is not within a_shape",
         NO_ROOM,
         WRONG_TYPE,
     ),
-    cost="O(size of b + N · rank); where entries do not ascend, each thread reads all of them.",
+    cost="O(size of b + N · rank); if entries do not ascend, each thread reads all of them.",
     example=Example(
         {"a_indices": [[0, 0], [1, 2]], "a_values": [1.0, 6.0], "a_shape": [2, 3],
          "b": [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]},

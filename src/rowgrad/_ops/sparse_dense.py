@@ -271,12 +271,12 @@ declare(Operator(
             "a vector."),
         Pin("output_shape", "Tindices", "[rank]", "The shape of the dense tensor."),
         Pin("sparse_values", "T", "[...]", "The value of each entry, [N]; or one for all."),
-        Pin("default_value", "T", "[]", "The value of all other places."),
+        Pin("default_value", "T", "[]", "The value of all other elements."),
     ),
     outputs=(Pin("dense", "T", "[...]", "The dense tensor, of shape output_shape."),),
     types={"T": PLAIN, "Tindices": IDS},
     attributes=(
-        Attribute("validate_indices", True, "Whether indices that do not ascend, or occur twice, are refused."),
+        Attribute("validate_indices", True, "Whether to reject indices that do not ascend, or occur twice."),
     ),
     formula="dense[sparse_indices[i]] = sparse_values[i]   (sparse_values, where that is one for all)\n"
     "dense = default_value everywhere else",
@@ -300,8 +300,8 @@ declare(Operator(
     compute=_to_dense,
     shape_rule=_dense_shape,
     gradient={"sparse_values": _to_values, "default_value": _to_default},
-    notes="Where an index occurs more than once, the last value stays; the gradient, as TensorFlow's, does not know "
-    "that, and gives all of them what flows to that place.",
+    notes="If an index occurs more than once, the last value is used; like TensorFlow's, the gradient ignores this: "
+    "each of these values gets the gradient of that element.",
 ))  # fmt: skip
 
 
@@ -345,8 +345,8 @@ declare(Operator(
     formula="product[r, c] = Σ over i with a_indices[i] = [r, k] of a_values[i] · b[k, c]",
     errors=(
         "InvalidArgumentError: a_indices or b is not a matrix, or a_values or a_shape not a vector",
-        "InvalidArgumentError: a_indices has not 2 columns, a_shape not 2 elements, or a_values not one for each entry",
-        "InvalidArgumentError: a_shape is negative, or does not fit to the shape of b",
+        "InvalidArgumentError: a_indices does not have 2 columns, a_shape 2 elements, or a_values one for each entry",
+        "InvalidArgumentError: a_shape is negative, or does not match the shape of b",
         "OutOfRangeError: an index is not within a_shape",
         "OutOfMemoryError: the result does not fit into memory",
         "DTypeError: a type that is not listed",

@@ -216,7 +216,7 @@ def split_all(split_dim: Any, indices: Any, values: Any, shape: Any, *, num_spli
     Parameters
     ----------
     split_dim : scalar
-        The dimension along which to cut; negative ones count from the last.
+        The dimension along which to split; negative ones count from the last.
     indices : array
         The index of each entry, in any order.
     values : array
@@ -224,7 +224,7 @@ def split_all(split_dim: Any, indices: Any, values: Any, shape: Any, *, num_spli
     shape : array
         The shape of the tensor.
     num_split : int
-        How many parts; the first ones are one longer, if there is a rest.
+        The number of parts; with a remainder, the first parts are longer by one.
 
     Returns
     -------
@@ -274,7 +274,7 @@ declare(Operator(
     inputs=(
         Pin("indices", "int64", "[N, rank]", "The indices of each tensor, in any order.", many=True),
         Pin("values", "T", "[N]", "The values of each tensor.", many=True),
-        Pin("shapes", "int64", "[rank]", "The shape of each tensor; they are equal but for concat_dim.", many=True),
+        Pin("shapes", "int64", "[rank]", "The shape of each tensor; equal except along concat_dim.", many=True),
     ),
     outputs=OUTPUTS,
     types={"T": PLAIN},
@@ -291,7 +291,7 @@ declare(Operator(
         NO_ROOM,
         WRONG_TYPE,
     ),
-    cost="O(N · rank · log(places)); a result that comes in order is noticed and not sorted.",
+    cost="O(N · rank · log(places)); a sorted result is detected and not sorted again.",
     example=Example(
         {"indices": [[[0, 2], [1, 0]], [[0, 1], [1, 0]]], "values": [[1.0, 2.0], [3.0, 4.0]],
          "shapes": [[2, 3], [2, 2]]},
@@ -308,8 +308,8 @@ declare(Operator(
         )
     },
     result=SparseEntries,
-    notes="One tensor alone is taken too; TensorFlow wants two. Indices are not compared with shapes, as in "
-    "TensorFlow, which has no gradient for this operator.",
+    notes="A single tensor is allowed too; TensorFlow requires two. Indices are not compared with shapes, as in "
+    "TensorFlow, which has no gradient for this operator; here it is that of entries within their shapes.",
 ))  # fmt: skip
 
 declare(Operator(
@@ -317,10 +317,10 @@ declare(Operator(
     function="sparse_concat_places",
     raw_only=True,
     family="sparse_join",
-    summary="Where the entries of one of several sparse tensors come to when they are joined along one dimension.",
+    summary="The places of one sparse tensor's entries among those of all that are joined.",
     inputs=(
         Pin("indices", "int64", "[N, rank]", "The indices of each tensor, in any order.", many=True),
-        Pin("shapes", "int64", "[rank]", "The shape of each tensor; they are equal but for concat_dim.", many=True),
+        Pin("shapes", "int64", "[rank]", "The shape of each tensor; equal except along concat_dim.", many=True),
     ),
     outputs=(Pin("places", "int64", "[M]", "The number of each entry of the tensor among those of the result."),),
     types={},
@@ -352,9 +352,9 @@ declare(Operator(
     name="SparseSplitPart",
     function="sparse_split_part",
     family="sparse_join",
-    summary="One of the parts that a sparse tensor is cut into along one dimension.",
+    summary="One part of a sparse tensor that is split along one dimension.",
     inputs=(
-        Pin("split_dim", "int64", "[]", "The dimension along which to cut; negative ones count from the last."),
+        Pin("split_dim", "int64", "[]", "The dimension along which to split; negative ones count from the last."),
         Pin("indices", "int64", "[N, rank]", "The index of each entry, in any order."),
         Pin("values", "T", "[N]", "The value of each entry."),
         Pin("shape", "int64", "[rank]", "The shape of the tensor."),
@@ -362,14 +362,14 @@ declare(Operator(
     outputs=OUTPUTS,
     types={"T": PLAIN},
     attributes=(
-        Attribute("num_split", REQUIRED, "How many parts; the first ones are one longer, if there is a rest.",
+        Attribute("num_split", REQUIRED, "The number of parts; with a remainder, the first parts are longer by one.",
                   kind="int"),
         Attribute("index", 0, "Which part, counted from 0.",
                   kind="int"),
     ),
     formula="part p has the entries with begin[p] ≤ index[split_dim] < begin[p + 1], and counts from begin[p]",
     errors=(
-        "InvalidArgumentError: indices is not a matrix, values or shape not a vector, or their lengths do not fit",
+        "InvalidArgumentError: indices is not a matrix, values or shape not a vector, or their lengths do not match",
         "InvalidArgumentError: split_dim is not a scalar, or a length of shape is negative",
         "OutOfRangeError: split_dim is not within the dimensions, num_split not within the length, or an index not "
         "within shape",
@@ -395,7 +395,7 @@ declare(Operator(
         )
     },
     result=SparseEntries,
-    notes="`raw_ops.SparseSplit` gives all parts, as TensorFlow does: a list of each output.",
+    notes="`raw_ops.SparseSplit` returns all parts, as in TensorFlow: a list of each output.",
     in_tensorflow=False,
 ))  # fmt: skip
 
@@ -415,9 +415,9 @@ declare(Operator(
     name="SparseSplitOffset",
     function=None,
     family="sparse_join",
-    summary="Where one part of a sparse tensor that is cut begins.",
+    summary="Where one part of a split sparse tensor begins.",
     inputs=(
-        Pin("split_dim", "int64", "[]", "The dimension along which to cut; negative ones count from the last."),
+        Pin("split_dim", "int64", "[]", "The dimension along which to split; negative ones count from the last."),
         Pin("shape", "int64", "[rank]", "The shape of the tensor."),
     ),
     outputs=(Pin("offset", "int64", "[rank]", "Where the part begins in each dimension."),),

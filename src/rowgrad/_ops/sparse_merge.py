@@ -259,7 +259,7 @@ def _chosen(a_indices: Array, a_values: Array, b_indices: Array, b_values: Array
 WRONG_TYPE = "DTypeError: a type that is not listed"
 NO_ROOM = "OutOfMemoryError: the result does not fit into memory"
 COST = "O((A + B) · rank)."
-UNSORTED = "Indices that do not ascend meet as in TensorFlow, which merges in the same way; put them in order first."
+UNSORTED = "Indices that do not ascend are merged as in TensorFlow; sort them first."
 
 
 def _entries(name: str, letter: str) -> tuple[Pin, Pin, Pin]:
@@ -272,7 +272,7 @@ def _entries(name: str, letter: str) -> tuple[Pin, Pin, Pin]:
 
 A, B = _entries("a", "A"), _entries("b", "B")
 ERRORS = (
-    "InvalidArgumentError: indices are not a matrix, values or a shape not a vector, or lengths do not fit",
+    "InvalidArgumentError: indices are not a matrix, values or a shape not a vector, or lengths do not match",
     "InvalidArgumentError: the shapes differ, or have no dimension",
 )
 EXAMPLE: dict[str, Any] = {
@@ -352,8 +352,8 @@ declare(Operator(
     family="sparse_merge",
     summary="The gradient of SparseAddGrad: the values of two tensors, added where a sum has an entry.",
     inputs=(
-        Pin("a_grad", "T", "[A]", "What flows into the gradient of a."),
-        Pin("b_grad", "T", "[B]", "What flows into the gradient of b."),
+        Pin("a_grad", "T", "[A]", "The upstream gradient of the gradient of a."),
+        Pin("b_grad", "T", "[B]", "The upstream gradient of the gradient of b."),
         A[0], B[0], SUM_INDICES,
     ),
     outputs=(Pin("output", "T", "[M]", "The gradient of each gradient of the sum."),),
@@ -429,7 +429,7 @@ declare(Operator(
         Pin("b_chosen", "T", "[B]", "1 where the value of b is taken."),
     ),
     types={"T": FLOATS},
-    attributes=(Attribute("largest", True, "Whether the larger is taken, or the smaller."),),
+    attributes=(Attribute("largest", True, "Whether to take the larger or the smaller."),),
     formula="a_chosen[i] = 1 if a_values[i] ≥ that of b (0 without an entry), else 0; b_chosen is 1 for the others",
     errors=(ERRORS[0].replace(", values or a shape not a vector", ", values not a vector"), NO_ROOM, WRONG_TYPE),
     cost=COST,

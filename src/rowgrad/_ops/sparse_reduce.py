@@ -174,7 +174,7 @@ ENTRIES = (
 )
 AXES = Pin("reduction_axes", "int32", "[axes]", "The dimensions to reduce, a vector or one; negative ones count from "
            "the last.")  # fmt: skip
-KEEP = Attribute("keep_dims", False, "Whether a dimension that is reduced stays, with the length 1.")
+KEEP = Attribute("keep_dims", False, "Whether to keep a reduced dimension, with length 1.")
 ERRORS = (
     "InvalidArgumentError: input_indices is not a matrix, or input_values or input_shape not a vector",
     "InvalidArgumentError: input_values is not as long as input_indices, or input_shape not as long as its rows",
@@ -222,7 +222,7 @@ def _declare(name: str) -> None:
         "inputs": (*ENTRIES, AXES),
         "types": {"T": NUMBERS if name == "Sum" else REALS},
         "attributes": (KEEP,),
-        "cost": "O(N · rank · log(places)); entries that are in order are noticed and not sorted.",
+        "cost": "O(N · rank · log(places)); sorted entries are detected and not sorted again.",
         "notes": NOTES[name],
     }
     declare(Operator(

@@ -87,7 +87,7 @@ GRAD_ERRORS = (
     "OutOfRangeError: an index is not in [0, {rows}), or a segment id not in [0, rows of grad)",
     "DTypeError: a type that is not listed",
 )
-KEPT = "With {rows} = 0 or no entries the ids are not looked at, as in TensorFlow."
+KEPT = "With {rows} = 0 or no entries the ids are ignored, as in TensorFlow."
 
 
 def _examples(kind: str) -> Example:
@@ -119,7 +119,7 @@ def _declare_dense(kind: str) -> None:
             Pin("grad", "T", "[S, ...]", "The gradient of each segment's pooled row."),
             INDICES,
             SEGMENT_IDS,
-            Pin("output_dim0", "int32", "[]", "The number of rows of the table; any 64-bit size is taken."),
+            Pin("output_dim0", "int32", "[]", "The number of rows of the table; any 64-bit size."),
         ),
         outputs=(Pin("output", "T", "[output_dim0, ...]", "The gradient of the table; rows never looked up are 0."),),
         types=TYPES,
@@ -154,7 +154,7 @@ def _declare_compact(kind: str) -> None:
             Pin("grad", "T", "[S, ...]", "The gradient of each segment's pooled row."),
             INDICES,
             SEGMENT_IDS,
-            Pin("dense_output_dim0", "int32", "[]", "The number of rows of the table; any 64-bit size, at no cost."),
+            Pin("dense_output_dim0", "int32", "[]", "The number of rows of the table, which does not affect the cost."),
         ),
         outputs=(
             Pin("output", "T", "[U, ...]", "The gradient of each row that was looked up, in ascending order of rows."),
@@ -164,7 +164,7 @@ def _declare_compact(kind: str) -> None:
         formula=_formula(kind).replace("output[r]", "row r of the table")
         + "\nsorted_unique_indices = the distinct indices, ascending; output = their rows",
         errors=tuple(text.format(rows="dense_output_dim0") for text in GRAD_ERRORS),
-        cost="O(N · (width + log rows)), whatever the size of the table.",
+        cost="O(N · (width + log rows)), for any size of the table.",
         example=Example(inputs, {"output": outputs[kind], "sorted_unique_indices": [1, 7]}),
         compute=partial(_gradient, KINDS[kind], True),
         quick=Small(KINDS[kind]),
@@ -195,9 +195,9 @@ def _declare_grad_grad(kind: str) -> None:
         function=f"sparse_segment_{SNAKE[kind]}_grad_grad",
         raw_only=True,
         family="sparse_segment_grad",
-        summary=f"The gradient of SparseSegment{kind}Grad to its grad: pool again, segments in any order.",
+        summary=f"The gradient of SparseSegment{kind}Grad with respect to its grad: pool again, segments in any order.",
         inputs=(
-            Pin("grad", "T", "[M, ...]", "What flows into the dense gradient's output."),
+            Pin("grad", "T", "[M, ...]", "The upstream gradient of the dense gradient."),
             INDICES,
             SEGMENT_IDS,
             Pin("num_segments", "int64", "[]", "The number of rows of the dense gradient's grad."),
@@ -208,7 +208,7 @@ def _declare_grad_grad(kind: str) -> None:
         f"scale[s] = {SCALES[kind]}\n"
         "output[s] = Σ over i with segment_ids[i] = s of grad[indices[i]] · scale[s], in the order of i",
         errors=errors,
-        cost="O(N · (width + log segments)); segment ids that are sorted are noticed and not sorted again.",
+        cost="O(N · (width + log segments)); sorted segment ids are detected and not sorted again.",
         example=Example(
             {"grad": G, "indices": [0, 1, 2], "segment_ids": [0, 0, 2], "num_segments": 3},
             {"output": [first[kind], [0.0, 0.0, 0.0], [3.0, 1.0, 5.0]]},
@@ -234,9 +234,9 @@ declare(Operator(
     function="index_rank",
     raw_only=True,
     family="sparse_segment_grad",
-    summary="Where each index stands among the sorted distinct ones: the row of a compact gradient that it went to.",
+    summary="The position of each index among the sorted distinct ones: its row in the compact gradient.",
     inputs=(
-        Pin("sorted_unique_indices", "Tidx", "[U]", "Distinct indices, ascending, as a compact gradient gives them."),
+        Pin("sorted_unique_indices", "Tidx", "[U]", "Distinct indices, ascending, as in a compact gradient."),
         Pin("indices", "Tind", "[N]", "The indices to look up."),
     ),
     outputs=(Pin("ranks", "int64", "[N]", "sorted_unique_indices[ranks[i]] = indices[i]."),),

@@ -187,7 +187,7 @@ INPUT_START = Pin("input_start", "int64", "[rank]", "The start of the slice.")
 OUTPUT_INDICES = Pin("output_indices", "int64", "[K, rank]", "The indices of the slice, in the order of the input.")
 GRAD_ERRORS = (
     "InvalidArgumentError: input_indices or output_indices is not a matrix, {values} or input_start not a vector",
-    "InvalidArgumentError: the ranks differ, there are more outputs than inputs, or lengths do not fit",
+    "InvalidArgumentError: the ranks differ, there are more outputs than inputs, or lengths do not match",
     "InvalidArgumentError: an output is left that matches no input behind the one before it",
     "DTypeError: a type that is not listed",
 )
@@ -212,7 +212,7 @@ declare(Operator(
     outputs=(
         Pin("output_indices", "int64", "[K, rank]", "The indices in the window, counted from its start."),
         Pin("output_values", "T", "[K]", "Their values."),
-        Pin("output_shape", "int64", "[rank]", "The shape of the window, cut where it reaches past the tensor."),
+        Pin("output_shape", "int64", "[rank]", "The shape of the window, cut where it extends beyond the tensor."),
     ),
     types={"T": PLAIN},
     formula="an entry stays if start[d] ≤ index[d] < start[d] + size[d] for every d; its index becomes index − start\n"
@@ -221,7 +221,7 @@ declare(Operator(
         "InvalidArgumentError: indices is not a matrix, or values, shape, start or size not a vector",
         "InvalidArgumentError: indices and values differ in length, or shape, start, size and the width of indices do",
         "InvalidArgumentError: more than 254 dimensions, or a negative shape",
-        "InvalidArgumentError: a negative size, unless the window lies past the tensor anyway",
+        "InvalidArgumentError: a negative size, unless the window lies outside the tensor",
         "DTypeError: a type that is not listed",
     ),
     cost="O(N · rank).",
@@ -276,9 +276,9 @@ declare(Operator(
     function="sparse_slice_grad_grad",
     raw_only=True,
     family="sparse_slice",
-    summary="The gradient of SparseSliceGrad to its backprop_val_grad: pick the entries that the slice had kept.",
+    summary="The gradient of SparseSliceGrad with respect to its backprop_val_grad: the entries that were kept.",
     inputs=(
-        Pin("grad", "T", "[N]", "What flows into val_grad."),
+        Pin("grad", "T", "[N]", "The upstream gradient of val_grad."),
         INPUT_INDICES,
         INPUT_START,
         OUTPUT_INDICES,

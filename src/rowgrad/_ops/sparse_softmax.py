@@ -46,7 +46,7 @@ declare(Operator(
     name="SparseSoftmax",
     function="sparse_softmax",
     family="sparse_softmax",
-    summary="Softmax of the entries of a sparse tensor along its last dimension; places without entries have no part.",
+    summary="Softmax of the entries of a sparse tensor along its last dimension; missing entries are ignored.",
     inputs=(
         Pin("sp_indices", "int64", "[N, rank]", "The index of each entry, ascending."),
         Pin("sp_values", "T", "[N]", "The value of each entry."),
@@ -57,7 +57,7 @@ declare(Operator(
     formula="output[i] = exp(sp_values[i] − m) / Σ over the entries j of the same row of exp(sp_values[j] − m), where "
     "m is the largest of them",
     errors=(
-        "InvalidArgumentError: sp_indices is not a matrix, sp_values or sp_shape not a vector, or lengths do not fit",
+        "InvalidArgumentError: sp_indices is not a matrix, sp_values or sp_shape not a vector, or lengths do not match",
         "InvalidArgumentError: sp_shape has less than two dimensions, or a negative length",
         "OutOfMemoryError: the result does not fit into memory",
         "DTypeError: a type that is not listed",

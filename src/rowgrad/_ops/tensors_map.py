@@ -98,7 +98,7 @@ CONTAINER = Attribute("container", "", "Where the map is; maps of different cont
 OWN_NAME = Attribute("shared_name", "", "The name of the map; else that of the operator, or on a page of the block.",
                      "text")  # fmt: skip
 THEIR_NAME = Attribute("shared_name", "", "The name of the map that the tensors were added to.", "text")
-WRONG_SIZES = "InvalidArgumentError: ranks and lengths do not fit together, or a length is negative"
+WRONG_SIZES = "InvalidArgumentError: ranks and lengths do not match, or a length is negative"
 
 
 def _entries_shape(shapes: Any, values: Any, attributes: Any) -> dict[str, Any]:
@@ -115,7 +115,7 @@ _OPERATORS = (
         function=None,
         family="page",
         role="map",
-        summary="Keep a sparse tensor in a map.",
+        summary="Store a sparse tensor in a map.",
         inputs=ENTRIES,
         outputs=(Pin("sparse_handle", "int64", "[]", "Its number in the map."),),
         types={"T": TYPES},
@@ -126,14 +126,14 @@ _OPERATORS = (
         example=Example({"sparse_indices": [[1]], "sparse_values": [5], "sparse_shape": [2]}, {"sparse_handle": 0}),
         compute=_add_one,
         shape_rule=lambda shapes, values, attributes: {"sparse_handle": ()},
-        notes="What is not taken out again stays in memory.",
+        notes="Tensors that are not taken out stay in memory.",
     ),
     Operator(
         name="AddManySparseToTensorsMap",
         function=None,
         family="page",
         role="map",
-        summary="Keep each row of a sparse tensor in a map.",
+        summary="Store each row of a sparse tensor in a map.",
         inputs=ENTRIES,
         outputs=(Pin("sparse_handles", "int64", "[rows]", "The numbers of the rows in the map."),),
         types={"T": TYPES},
@@ -146,7 +146,7 @@ _OPERATORS = (
                         {"sparse_handles": [0, 1]}),
         compute=_add_many,
         shape_rule=_handles_shape,
-        notes="Rows with entries get their numbers first. What is not taken out again stays in memory.",
+        notes="Rows with entries get their numbers first. Tensors that are not taken out stay in memory.",
     ),
     Operator(
         name="TakeManySparseFromTensorsMap",

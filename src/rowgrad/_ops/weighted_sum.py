@@ -205,7 +205,7 @@ declare(Operator(
     formula="output[s] = Σ over i with segment_ids[i] = s of weights[i] · data[indices[i]], in the order of i",
     errors=tuple(text.format(values="data", count="num_segments", rows="rows of data", segments="num_segments")
                  for text in ERRORS),
-    cost="O(N · (width + log segments)); segment ids that are sorted are noticed and not sorted again.",
+    cost="O(N · (width + log segments)); sorted segment ids are detected and not sorted again.",
     example=Example(
         {"data": G, "weights": [2.0, 0.5, 1.0], "indices": [0, 1, 2], "segment_ids": [2, 2, 0], "num_segments": 3},
         {"output": [[3.0, 1.0, 5.0], [0.0, 0.0, 0.0], [4.0, 6.0, 7.0]]},
@@ -233,13 +233,13 @@ declare(Operator(
     name="SparseSegmentWeightedSumGradV2",
     function="sparse_segment_weighted_sum_grad_v2",
     family="weighted_sum",
-    summary="The compact gradient of a weighted sum to its table: only the rows that were looked up.",
+    summary="The compact gradient of a weighted sum with respect to its table: only the rows that were looked up.",
     inputs=(
         Pin("grad", "T", "[S, ...]", "The gradient of each segment's sum."),
         WEIGHTS,
         INDICES,
         SEGMENT_IDS,
-        Pin("dense_output_dim0", "int64", "[]", "The number of rows of the table; any size, at no cost."),
+        Pin("dense_output_dim0", "int64", "[]", "The number of rows of the table, which does not affect the cost."),
     ),
     outputs=(
         Pin("output", "T", "[U, ...]", "The gradient of each row that was looked up, in ascending order of rows."),
@@ -251,7 +251,7 @@ declare(Operator(
     "sorted_unique_indices = the distinct indices, ascending; output = their rows",
     errors=tuple(text.format(values="grad", count="dense_output_dim0", rows="dense_output_dim0",
                              segments="rows of grad") for text in ERRORS),
-    cost="O(N · (width + log rows)), whatever the size of the table.",
+    cost="O(N · (width + log rows)), for any size of the table.",
     example=Example(
         {"grad": G, "weights": [2.0, 0.5, 1.0], "indices": [7, 1, 7], "segment_ids": [0, 0, 2],
          "dense_output_dim0": 1000},
@@ -310,7 +310,7 @@ declare(Operator(
             a, d_dots, a_rows, b_rows, op.rows(b)
         ),
     },
-    notes="The function gives the type of the tables; `raw_ops.RowDot` and blocks are asked for one. "
+    notes="The function returns the type of the tables; `raw_ops.RowDot` and blocks have an attribute for it. "
     "Half and bfloat16 are computed in float32. The order of the sum is fixed: the products of whole blocks of 16 "
     "columns (8 of float64) are added to 16 (8) sums, block by block; these are added in pairs, each of the first half "
     "and its peer in the second, until one is left; the columns left over are summed left to right, and added last.",

@@ -312,7 +312,7 @@ def _not_lent_by_arrow(value: Any) -> InvalidArgumentError:
         return _is_ragged(f"a column of {value.type}")
     remedy = "Fill them, with fill_null(...)" if value.null_count else "Pass a column of numbers, or cast it"
     return InvalidArgumentError(
-        f"it is a column of {value.type} with {value.null_count} nulls, which is no array of numbers. {remedy}.",
+        f"it is a column of {value.type} with {value.null_count} nulls, not an array of numbers. {remedy}.",
         code="has-nulls" if value.null_count else "not-an-array",
         value=str(value.type),
     )

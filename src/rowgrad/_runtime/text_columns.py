@@ -188,7 +188,7 @@ def _of_objects(strings: list[Any], argument: str) -> TextColumn:
     if odd is not None:
         kind = type(strings[odd]).__name__
         raise DTypeError(
-            f"{argument} has a {kind} in it; it must be text. Convert it first, such as with `.astype(str)`.",
+            f"{argument} has a {kind} in it; it must be text. Convert it first, for example with `.astype(str)`.",
             code="wrong-dtype",
             argument=argument,
             position=odd,

@@ -36,7 +36,7 @@ _lock = threading.RLock()  # a signal handler may call rowgrad while this thread
 
 
 def set_num_threads(n: int) -> None:
-    """Set how many threads a call may use, this thread included.
+    """Set the number of threads of a call, including the calling thread.
 
     Results are the same to the bit for any number.
 
@@ -54,9 +54,9 @@ def set_num_threads(n: int) -> None:
 
 
 def get_num_threads() -> int:
-    """How many threads a call may use: `set_num_threads`, else `ROWGRAD_NUM_THREADS`, else the cores at hand.
+    """The number of threads of a call: `set_num_threads`, else `ROWGRAD_NUM_THREADS`, else the available cores.
 
-    Calls go by what the last two were when the first of them began, or when this was last asked.
+    The last two are read in the first call, and again whenever this function is called.
     """
     global _default
     if _chosen is not None:

@@ -1,6 +1,6 @@
-"""The operators as blocks on a page, run by a session: draw forward, get backward.
+"""The operators as blocks on a page, which a session runs; gradients are derived from the forward blocks.
 
-Names are loaded when they are first used: who only calls `rowgrad.blocks.raw_ops` loads no pages and sessions.
+Names are loaded when they are first used: code that only uses `rowgrad.blocks.raw_ops` loads no pages or sessions.
 """
 
 from importlib import import_module

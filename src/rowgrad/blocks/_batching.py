@@ -67,14 +67,14 @@ def _check(block: Block, given: Any) -> None:
     pins = [pin.name for pin in block.operator.outputs]
     for name in given["columns"]:
         if not isinstance(name, str) or not name or ":" in name or len(name) > LONGEST or not name.isprintable():
-            raise refuse("columns", f"{name!r} is no name of a column: a text of at most {LONGEST} characters without "
+            raise refuse("columns", f"{name!r} is not a column name; allowed: at most {LONGEST} characters without "
                          "a colon.")  # fmt: skip
         texts.check(name, "the name of the column", PageError)
     if not given["columns"] or len(set(pins)) < len(pins):
         raise refuse("columns", f"the columns must have names of their own, and none may be called {ROWS}.")
     for name in given["ragged"] or ():
         if name not in given["columns"]:
-            raise refuse("ragged", f"{name!r} is none of the columns.")
+            raise refuse("ragged", f"{name!r} is not one of the columns.")
     if not 1 <= given["batch_size"] < 2**31:
         raise refuse("batch_size", f"batch_size is {given['batch_size']}; it must be 1 to {2**31 - 1}.")
     if given["epochs"] is not None and given["epochs"] < 1:

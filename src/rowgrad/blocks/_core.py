@@ -24,15 +24,15 @@ from rowgrad.errors import PageError, RowgradError
 
 
 class Core(Looking):
-    """A page that can be changed, and that checks itself with every change."""
+    """A page that checks every change."""
 
     # Changing
 
     @alone
     def refresh(self) -> None:
-        """Look again at files that have changed since: their types and shapes, and what follows from them.
+        """Read the types and shapes of changed files again, and infer those that depend on them.
 
-        Sessions do this before they run. What no longer fits together is left as it was, and running will tell.
+        Sessions do this before they run. Types that no longer match are left as they were; running reports them.
         """
         files = [block for block in self if block.operator.role in ("file", "batches")]
         changed = [block.id for block in files if self._files.get(block.id) != self._file_state(block)]
@@ -63,7 +63,7 @@ class Core(Looking):
         id : str, optional
             Its name on this page; by default the operator's, numbered if it is taken.
         at : pair of numbers, optional
-            Where it stands; by default right of what feeds it.
+            Its position; by default to the right of the blocks that feed it.
         group : str, optional
             The group that it is added to.
         **given
@@ -106,9 +106,9 @@ class Core(Looking):
 
     @alone
     def change(self, id: str, /, **given: Any) -> Block:
-        """Set inputs and attributes of a block; None takes an attribute back to its default.
+        """Set inputs and attributes of a block; None resets an attribute to its default.
 
-        Of a derived group it sets what that is derived from: y and xs, or loss, variables, optimizer and its settings.
+        For a derived group, set what it is derived from: y and xs, or loss, variables, optimizer and its settings.
         """
         if self._is_group(id):
             from rowgrad.blocks._derived import change_recipe
@@ -127,7 +127,7 @@ class Core(Looking):
 
     @alone
     def connect(self, source: "str | Wire | Block", target: str) -> None:
-        """Draw a wire from an output, ``block:pin``, to an input, ``block:pin``; where it takes many, one more."""
+        """Connect an output, ``block:pin``, to an input, ``block:pin``; an input that takes many gets one more wire."""
         wire = self.wire(source)
         if (instance := self._instance_input(target)) is not None:
             self.change(instance[0], **{instance[1]: wire})
@@ -144,7 +144,7 @@ class Core(Looking):
 
     @alone
     def disconnect(self, target: str) -> None:
-        """Take away what is at an input, ``block:pin``: a wire or a literal."""
+        """Remove the wire or literal of an input, ``block:pin``."""
         if (instance := self._instance_input(target)) is not None:
             self.change(instance[0], **{instance[1]: None})
             return
@@ -163,7 +163,7 @@ class Core(Looking):
 
     @alone
     def remove(self, id: str) -> None:
-        """Take a block off the page, with its wires; or a group, with its blocks."""
+        """Remove a block with its wires, or a group with its blocks."""
         if self._is_group(id):
             from rowgrad.blocks._grouping import keep_instances
 
@@ -188,7 +188,7 @@ class Core(Looking):
 
     @alone
     def drop(self, ids: Iterable[str]) -> None:
-        """Take blocks off the page from which no wires lead to others that stay."""
+        """Remove blocks that no remaining block depends on."""
         dropped = {self[id].id for id in ids}
         if used := next((wire for block in self for _, wire in block.wires()
                          if wire.block in dropped and block.id not in dropped), None):  # fmt: skip
@@ -252,7 +252,7 @@ class Core(Looking):
 
     @alone
     def move(self, id: str, x: float, y: float) -> None:
-        """Put a block elsewhere; or a group, with its blocks."""
+        """Move a block, or a group with its blocks."""
         if self._is_group(id):
             from rowgrad.blocks._grouping import move_group
 
@@ -263,7 +263,7 @@ class Core(Looking):
 
     @alone
     def note(self, text: str, at: tuple[float, float], id: str | None = None) -> "Note | None":
-        """Write a note on the page, or over the one called `id`; an empty text takes it away."""
+        """Add a note, or replace the one called `id`; an empty text removes it."""
         if id is None:
             id = next(name for n in range(len(self._notes) + 1) if (name := f"note{n}") not in self._notes)
         if not isinstance(text, str) or len(text) > LONGEST_NOTE:
@@ -278,7 +278,7 @@ class Core(Looking):
 
     @alone
     def reorder(self, ids: Iterable[str]) -> None:
-        """Let blocks follow each other as `ids` do, in lists and in the file; the others come after."""
+        """Order blocks as in `ids`, in lists and in the file; the others come after."""
         first = [id for id in ids if id in self]
         self._blocks = {id: self._blocks[id] for id in dict.fromkeys([*first, *self._blocks])}
 
@@ -316,8 +316,8 @@ class Core(Looking):
     def _free_id(self, id: str) -> str:
         if not isinstance(id, str) or not ID.fullmatch(id) or len(id) > 200:
             raise PageError(
-                f"{id!r} is no name for a block: letters, digits and _ . / - are allowed, beginning with a letter, a "
-                "digit or a dot.", code="bad-id", value=id,
+                f"{id!r} is not a valid name for a block; allowed: letters, digits and _ . / -, beginning with a "
+                "letter, a digit or a dot.", code="bad-id", value=id,
             )  # fmt: skip
         if id in self._blocks:
             raise PageError(f"there is a block {id!r} already; names are unique on a page.", code="duplicate-id",
@@ -484,7 +484,7 @@ def _place(id: str, at: Any) -> tuple[float, float]:
         x, y = at
         if all(isinstance(n, int | float) and not isinstance(n, bool) and abs(n) < FARTHEST for n in (x, y)):
             return (x, y)
-    raise PageError(f"it cannot stand at {at!r}; a place is two numbers.", block=id, code="bad-place", value=at)
+    raise PageError(f"it cannot be at {at!r}; a position is two numbers.", block=id, code="bad-place", value=at)
 
 
 def _ordered(block: Block, inputs: Mapping[str, Source]) -> dict[str, Source]:

@@ -69,7 +69,7 @@ def change_recipe(page: Core, group: Group, given: Mapping[str, Any]) -> None:
     """Set what a derived group is derived from."""
     recipe = group.recipe
     if recipe is None:
-        raise PageError("it is no derived group; it has nothing to be set.", block=group.name, code="not-derived")
+        raise PageError("it is not a derived group; it has no settings.", block=group.name, code="not-derived")
     if recipe.kind == INSTANCE:
         inputs = {**recipe.settings, **given}
         new = instance_recipe(page, recipe.y.block, {name: wire for name, wire in inputs.items() if wire is not None})
@@ -199,13 +199,13 @@ def derive(page: Core, group: Group, forward: list[str] | None = None) -> _Deriv
     try:
         for wire in recipe.wires():
             if wire.block not in page:
-                raise PageError(f"there is no block {wire.block} any more.", block=wire.block, code="unknown-block")
+                raise PageError(f"the block {wire.block} no longer exists.", block=wire.block, code="unknown-block")
             page.wire(wire)
         if recipe.kind == INSTANCE:
             return _Derived(*copies(page, scratch, group))
         for id in ids:
             for pin in page[id].missing():
-                raise PageError("it is unconnected, and what follows from it is to be differentiated.", block=id,
+                raise PageError("it is unconnected, but the gradient depends on it.", block=id,
                                 pin=pin, code="missing-input")  # fmt: skip
         for wire in (recipe.y, *recipe.xs):
             dtype = page.signal(wire).dtype

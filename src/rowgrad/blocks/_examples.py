@@ -11,25 +11,25 @@ from rowgrad.errors import InvalidArgumentError
 
 
 def worked_example(operator: str, *, wired: bool = True) -> Page:
-    """A small page with the worked example of an operator.
+    """Return a small page with the worked example of an operator.
 
     Parameters
     ----------
     operator : str
         The name of an operator of the catalogue, or of a block that only pages have.
     wired : bool
-        Whether the inputs are blocks of their own, `Const` and `Variable`; else they are literals of the operator's
+        Whether the inputs are separate `Const` and `Variable` blocks; otherwise they are literals of the operator's
         block. Inputs that an operator updates are always variables.
 
     Returns
     -------
     Page
-        With one block of the operator, under the operator's name.
+        A page with one block of the operator, named after it.
 
     Raises
     ------
     InvalidArgumentError
-        There is no such operator.
+        The operator does not exist.
 
     Examples
     --------

@@ -28,7 +28,7 @@ def check_fields(place: str, record: Any, known: tuple[str, ...], required: Mapp
         raise wrong(place, f"it must be an object, {{…}}, with {', '.join(known)}")
     for name in required:
         if name not in record:
-            what = "it is no page" if place == "the file" else "it is incomplete"
+            what = "it is not a page" if place == "the file" else "it is incomplete"
             raise wrong(place, f"{what}: the field {name!r} is missing")
     check_known(place, record, known)
     check_types(place, record, required)

@@ -55,7 +55,7 @@ def read_groups(records: list[Any]) -> dict[str, Mapping[str, Any]]:
         if not isinstance(record.get("collapsed", False), bool):
             raise wrong(f"{place}.collapsed", "it must be true or false")
         if record["name"] in found:
-            raise wrong(f"{place}.name", f"{record['name']!r} is there already", "duplicate-id")
+            raise wrong(f"{place}.name", f"{record['name']!r} already exists", "duplicate-id")
         found[record["name"]] = {**record, "place": place}
     for name, record in found.items():
         parent = name.rpartition("/")[0]

@@ -36,8 +36,8 @@ def check_name(page: Core, name: Any) -> str:
     """`name`, the path of a group, if a new group can be called so."""
     parts = name.split("/") if isinstance(name, str) else []
     if not parts or not all(map(PART.fullmatch, parts)):
-        raise PageError(f"{name!r} is no name for a group: letters, digits and _ . - are allowed, beginning with a "
-                        "letter, a digit or a dot.", code="bad-id", value=name)  # fmt: skip
+        raise PageError(f"{name!r} is not a valid name for a group; allowed: letters, digits and _ . -, beginning with "
+                        "a letter, a digit or a dot.", code="bad-id", value=name)  # fmt: skip
     if name in page.groups or name in page:
         raise PageError(f"there is a {'group' if name in page.groups else 'block'} {name!r} already.",
                         code="duplicate-id", block=name)  # fmt: skip
@@ -56,7 +56,7 @@ def group(page: Core, items: Iterable[str], name: str | None) -> Group:
     """Put blocks and groups that stand side by side into a new group."""
     names = list(dict.fromkeys(items))
     if not names:
-        raise PageError("there is nothing to be grouped.", code="empty-group")
+        raise PageError("there are no blocks to group.", code="empty-group")
     for item in names:
         if not page._is_group(item):
             page._refuse_derived(page[item].group, item)
@@ -179,7 +179,7 @@ def detach(page: Core, name: str) -> None:
     """Turn a derived group into ordinary blocks."""
     found = page._group(name)
     if found.recipe is None:
-        raise PageError("it is no derived group; its blocks are ordinary ones.", block=name, code="not-derived")
+        raise PageError("it is not a derived group; its blocks are ordinary ones.", block=name, code="not-derived")
     page._groups[name] = Group(name, found.at, found.collapsed)
     page._forget_empty_groups()
 
@@ -259,7 +259,7 @@ def insert(page: Core, other: Core, name: str, at: tuple[float, float] | None, g
                            **sources, **block.attributes)  # fmt: skip
             wires |= {Wire(id, pin.name): Wire(new.id, output_pin(new, pin.name)) for pin in block.operator.outputs}
         if not page.members(name):
-            raise PageError("the page has no blocks to be inserted.", code="empty-group")
+            raise PageError("the page has no blocks to insert.", code="empty-group")
         if at is None:
             page.tidy(page.members(name))
         ids = page.members(name)

@@ -41,7 +41,7 @@ def copies(page: Core, scratch: Core, group: Group) -> tuple[dict[str, Block], d
     assert recipe is not None
     of = recipe.y.block
     if of not in page.groups or page._is_derived(of):
-        raise PageError(f"there is no group {of} of ordinary blocks any more.", block=of, code="unknown-group")
+        raise PageError(f"the group {of} of ordinary blocks no longer exists.", block=of, code="unknown-group")
     if is_in(name, of):
         raise PageError(f"it is in {of}, of which it is an instance.", block=name, code="cycle")
     new = _names(page, of, name)

@@ -27,7 +27,7 @@ class Variable:
 
 
 class Snapshot(NamedTuple):
-    """The variables of a session at one moment, and the number of the batch that it is at."""
+    """The variables of a session at one moment, and the number of its current batch."""
 
     variables: Mapping[str, Array]
     batch: int = 0

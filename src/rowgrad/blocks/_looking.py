@@ -147,13 +147,13 @@ class Looking:
 
     @property
     def name(self) -> str:
-        """What the page is called."""
+        """The name of the page."""
         return self._name
 
     @name.setter
     def name(self, name: str) -> None:
         if not isinstance(name, str):
-            raise PageError(f"{name!r} is no name for a page; it must be a text.", code="bad-name", value=name)
+            raise PageError(f"{name!r} is not a valid name for a page; it must be a text.", code="bad-name", value=name)
         texts.check(name, "the name of the page", PageError)
         self._name = name
 
@@ -269,4 +269,4 @@ def fed_first(nodes: Mapping[str, Any], feeding: Callable[[str], list[str]]) -> 
 
 def no_wire(given: Any) -> PageError:
     """The error of what is no end of a wire."""
-    return PageError(f'{given!r} is no end of a wire; write "block:pin".', code="unknown-block", value=given)
+    return PageError(f'{given!r} is not an end of a wire; write "block:pin".', code="unknown-block", value=given)

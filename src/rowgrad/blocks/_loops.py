@@ -81,7 +81,9 @@ def _ended(session: "Session", run: Run | None, history: History, problem: str |
 def _run(session: "Session", name: str) -> Run:
     """The run of a name, which a loop adds to; a new one, if there is none."""
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
-        raise PageError(f"{name!r} is no name for a run; it must be a text of one line.", code="bad-name", value=name)
+        raise PageError(
+            f"{name!r} is not a valid name for a run; it must be a text of one line.", code="bad-name", value=name
+        )
     if name not in session.runs and len(session.runs) >= MOST_RUNS:
         raise PageError(f"a session keeps {MOST_RUNS} runs. Delete some: del session.runs[name].", code="too-large",
                         value=name)  # fmt: skip

@@ -99,7 +99,7 @@ class ProgressBar:
         self._shown: Any = None  # what IPython shows, to be exchanged
 
     def __call__(self, progress: Progress) -> None:
-        """Draw it, if it has not been drawn a moment ago."""
+        """Draw the bar, unless it was drawn a moment ago."""
         is_over = progress.step >= progress.steps
         if monotonic() - self._last < OFTEN and not is_over:
             return

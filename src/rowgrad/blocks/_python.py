@@ -84,7 +84,7 @@ class _Script:
         name = "".join(c if c.isprintable() else repr(c)[1:-1] for c in self.page.name.replace("\n", " "))
         name = name.replace("\\", "\\\\").replace('"', '\\"').strip() or "A page"
         count = f"{len(self.page)} block{'s' * (len(self.page) != 1)}"
-        beside = " Files that it names lie beside it." if self._names_files() else ""
+        beside = " It reads files in its folder." if self._names_files() else ""
         feeds = "".join(f" --feed {block.id}=FILE.npy" for block in self.placeholders)
         return [f'"""{name}', "", f"Written by rowgrad from a page of {count}; it needs NumPy and rowgrad.{beside}", "",
                 f"    python SCRIPT.py{feeds} --loop 1 --out results.npz", '"""', ""]  # fmt: skip

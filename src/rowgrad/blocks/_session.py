@@ -30,7 +30,7 @@ class Session(Stepping):
     Parameters
     ----------
     page : Page
-        The page; it may go on changing, and the session runs what has changed.
+        The page; it may change later, and the session then runs what has changed.
 
     Examples
     --------
@@ -66,21 +66,21 @@ class Session(Stepping):
         *,
         progress: Report | None = None,
     ) -> Results:
-        """Run the page once: all of it, or what `fetches` need.
+        """Run the page once: all blocks, or those that `fetches` need.
 
         Parameters
         ----------
         fetches : block or output, or several, optional
-            ``"block"`` or ``"block:pin"``. Blocks that update variables run only if they are asked for, or all are.
+            ``"block"`` or ``"block:pin"``. Blocks that update variables run only if they are fetched, or if all are.
         feeds : dict, optional
-            Values for placeholders, by block. They stay fed until something else is.
+            Values for placeholders, by block. They are kept until other values are fed.
         progress : callable, optional
             Called with a `Progress` before each block that runs.
 
         Returns
         -------
         Results
-            A failing block does not raise: it is reported there, what depends on it is skipped, and all else runs.
+            A failing block does not raise: the results report it, blocks that depend on it are skipped, and others run.
         """
         with self._looking():
             self._cancel.clear()
@@ -91,7 +91,7 @@ class Session(Stepping):
             return results
 
     def run_to(self, block: str | Block, feeds: Mapping[str, Any] | None = None) -> Results:
-        """Run one block and what it needs; the results of all of these."""
+        """Run one block and those that it depends on, and return their results."""
         id = block.id if isinstance(block, Block) else block
         with self._looking():
             self._cancel.clear()
@@ -100,9 +100,9 @@ class Session(Stepping):
             return self._step(order, order, None, 0, 1)
 
     def step(self, feeds: Mapping[str, Any] | None = None) -> BlockResult | None:
-        """Run the next block that is due, and no more; None if all are up to date.
+        """Run only the next block that is due, and return its result; None if all are up to date.
 
-        When it gives None, the updates of variables have taken effect, and what depends on them is due again.
+        When it returns None, the updates of variables have taken effect, and blocks that depend on them are due again.
         """
         with self._looking():
             self._feed(feeds)
@@ -133,12 +133,11 @@ class Session(Stepping):
         progress: Report | None = None,
         on_record: Callable[[int, Mapping[str, Array]], None] | None = None,
     ) -> History:
-        """Run the page `steps` times; `record` names outputs whose values are kept, of every step or `every` so many.
+        """Run the page `steps` times; record the outputs `record` in every step, or in one of `every` steps.
 
-        Each step gets the next batch of Batches blocks. Stops at the first step in which a block fails, when batches
-        have come to an end, and when it is paused or cancelled; a step that was cancelled has changed no variable.
-        With a `name`, what is recorded is added to the run of that name in `runs`; `on_record` is called with each
-        recorded step and its values.
+        Each step gets the next batch of Batches blocks. The loop stops if a block fails, if there are no more batches,
+        and if it is paused or cancelled; a cancelled step changes no variable. With a `name`, values are added to the
+        run of that name in `runs`; `on_record` is called with each recorded step and its values.
         """
         with self._looking():
             self._cancel.clear()
@@ -146,11 +145,11 @@ class Session(Stepping):
             return _loops.loop(self, _loops.Plan(steps, tuple(record), name, every, progress, on_record))
 
     def pause(self) -> None:
-        """End a loop after the step that it is at, from any thread; `resume` goes on with it."""
+        """Pause a loop after its current step, from any thread; `resume` continues it."""
         self._pause.set()
 
     def resume(self) -> History:
-        """Go on with the loop that was paused, on the page as it is now."""
+        """Continue the paused loop, on the page as it is now."""
         with self._looking():
             self._cancel.clear()
             return _loops.resume(self)
@@ -166,14 +165,14 @@ class Session(Stepping):
         every: int = 1,
         progress: Report | None = None,
     ) -> list[Run]:
-        """Run a loop for each value of a literal, all from the same beginning, on a copy of the page.
+        """Run a loop for each value of a literal, each from the same initial state, on a copy of the page.
 
         Parameters
         ----------
         literal : str
             ``"block:pin"``, or the setting of a training group (``"training:lr"``); ``"lr"``, if there is only one.
         values : values
-            What it is set to, one after the other.
+            The values to set, one after the other.
 
         Returns
         -------
@@ -187,10 +186,9 @@ class Session(Stepping):
     def evaluate(
         self, fetches: "str | Iterable[str]", split: str = TEST, feeds: Mapping[str, Any] | None = None
     ) -> dict[str, Array]:
-        """The means of outputs over all examples of a split: ``"test"`` (those held out), ``"train"``, or any other.
+        """Return the means of outputs over all examples of a split: ``"test"`` (held out), ``"train"``, or another.
 
-        Runs what the outputs need for every batch of one epoch, and changes no variable. A batch counts by its number
-        of examples.
+        Runs every batch of one epoch without changing variables. Batches are weighted by their number of examples.
 
         Raises
         ------
@@ -204,13 +202,13 @@ class Session(Stepping):
             return _loops.evaluate(self, names, split)
 
     def cancel(self) -> None:
-        """Stop what is running after the block it is at, from any thread; updates of that step are dropped."""
+        """Stop the run after its current block, from any thread; updates of that step are discarded."""
         self._cancel.set()
 
     # Looking
 
     def results(self) -> Results:
-        """What is there now for every block, stale or not."""
+        """The current results of every block, stale or not."""
         with self._looking():
             found = {}
             fresh = self._fresh(self._seen.order(), before=True)
@@ -225,25 +223,25 @@ class Session(Stepping):
 
     @property
     def variables(self) -> dict[str, Array]:
-        """The variables as they are now; those that no run has needed yet are missing."""
+        """The current variables, without those that no run has needed yet."""
         with self._lock:
             return {id: variable.value for id, variable in self._variables.items() if id in self.page}
 
     @property
     def feeds(self) -> dict[str, Array]:
-        """What is fed to the placeholders now."""
+        """The current values of the placeholders."""
         with self._lock:
             return {id: array for id, (array, _) in self._feeds.items() if id in self.page}
 
     def snapshot(self) -> Snapshot:
-        """The variables of this moment, to come back to; a later step does not change it."""
+        """Return a snapshot of the variables, for `restore`; later steps do not change it."""
         with self._lock:
             return Snapshot(self.variables, self._batch + self._used)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Set the variables to those of `snapshot`; it may come from another session of an equal page."""
+        """Set the variables to those of `snapshot`, which may be from another session of an equal page."""
         if not isinstance(snapshot, Snapshot):
-            raise PageError(f"snapshot is a {type(snapshot).__name__}; it must be what `snapshot()` gave.",
+            raise PageError(f"snapshot is a {type(snapshot).__name__}; it must be the result of `snapshot()`.",
                             code="wrong-attribute")  # fmt: skip
         with self._looking():
             page, new = self._seen, {}
@@ -258,7 +256,7 @@ class Session(Stepping):
             self._batch, self._used = snapshot.batch, False
 
     def reset(self) -> None:
-        """Forget all results and variables, and begin with the first batch again."""
+        """Discard all results and variables, and start again with the first batch."""
         with self._lock:
             self._batch, self._used, self._made = 0, False, 0
             self._paused = None
@@ -272,7 +270,7 @@ class Session(Stepping):
         return session_html(self)
 
     def check_gradients(self, y: "str | Wire | Block", xs: "Iterable[str | Wire | Block]", **options: Any) -> Any:
-        """Compare the gradients of `y` to `xs` with finite differences; see `rowgrad.blocks._gradcheck`."""
+        """Check the gradients of `y` with respect to `xs` by finite differences; see `rowgrad.blocks._gradcheck`."""
         from rowgrad.blocks._gradcheck import check_gradients
 
         return check_gradients(self, y, list(xs), **options)

@@ -78,7 +78,7 @@ def check_recipe(page: Core, recipe: Recipe) -> Recipe:
     optimizer = optimizer_called(recipe.optimizer)
     for wire in recipe.xs:
         if page[wire.block].operator.role != "variable":
-            raise PageError("it is no Variable; only variables can be trained.", block=wire.block,
+            raise PageError("it is not a Variable; only variables can be trained.", block=wire.block,
                             code="not-a-variable", op=page[wire.block].op)  # fmt: skip
     settings: dict[str, Any] = {}
     for name, value in recipe.settings.items():

@@ -74,7 +74,7 @@ class Batches:
         first, size = next(iter(sizes.items()), ("", 0))
         for name, other in sizes.items():
             if other != size:
-                raise PageError(f"column {name} has {other} examples, and {first} has {size}; all must have as many.",
+                raise PageError(f"column {name} has {other} examples, and {first} has {size}; they must be equal.",
                                 code="length-mismatch", value=other)  # fmt: skip
         if split_by is None:
             self.examples = _shared(size, seed, {TEST: holdout, **(splits or {})})

@@ -82,10 +82,10 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """An element of a result, and how it came about.
+    """An element of a result, and how it was computed.
 
-    `term` is the whole tree of the arithmetic; `parts` are its entries in order. `formula` names them, `numbers` has
-    their values in place of names, and `reason` says it in words where there is nothing to add up.
+    `term` is the tree of the arithmetic; `parts` are its entries in order. `formula` has their names, `numbers` their
+    values, and `reason` explains in words if there is nothing to add up.
     """
 
     element: Element
@@ -100,7 +100,7 @@ class Explanation:
     _session: "Session" = field(repr=False)
 
     def back(self, part: int = 0) -> "Explanation | None":
-        """The explanation of the element that a part is; None for a literal."""
+        """The explanation of a part, which is itself an element; None for a literal."""
         if not isinstance(part, int | np.integer) or not -len(self.parts) <= part < len(self.parts):
             raise OutOfRangeError(
                 f"part is {part!r}, and there are {len(self.parts)} parts; give one of 0 to {len(self.parts) - 1}.",
@@ -110,7 +110,7 @@ class Explanation:
         return None if source is None else explain(self._session, f"{source.block}:{source.pin}", source.index)
 
     def chain(self, depth: int = 10) -> "list[Explanation]":
-        """This explanation and those of what it is made of, as far back as `depth` steps, each element once."""
+        """This explanation and those of its parts, up to `depth` steps back, each element once."""
         _check_count("depth", depth)
         found = {self.element: self}
         row = [self]
@@ -125,7 +125,7 @@ class Explanation:
         return list(found.values())
 
     def work_out(self) -> Any:
-        """The number, computed again from the entries alone; it has the bits of `value`."""
+        """Compute the number again from the entries alone; it equals `value` bit for bit."""
         return work_out(self.term)
 
     def to_dict(self, most: int = MOST_PARTS) -> dict[str, Any]:
@@ -157,12 +157,12 @@ class Explanation:
 
 
 def explain(session: "Session", output: "str | Wire | Block", index: int | Sequence[int] = ()) -> Explanation:
-    """Why an element of a result is what it is.
+    """Explain how an element of a result was computed.
 
     Parameters
     ----------
     session : Session
-        It has run the block.
+        A session that has run the block.
     output : output
         ``"block:pin"``, or ``"block"`` where it has one output.
     index : int or ints
@@ -220,10 +220,10 @@ def explain(session: "Session", output: "str | Wire | Block", index: int | Seque
 def uses(
     session: "Session", output: "str | Wire | Block", index: int | Sequence[int] = (), most: int = 100
 ) -> list[Element]:
-    """The elements of results that an element goes into directly, found by asking what NaN there would spread to.
+    """The elements of results that directly depend on an element, found by following a NaN placed there.
 
-    Only floating-point numbers are followed; elements that do not change a result, as one that is not the largest of a
-    segment, are not told.
+    Only floating-point numbers are followed; elements that do not change a result, such as one that is not the largest
+    of a segment, are left out.
     """
     found: list[Element] = []
     _check_session(session)

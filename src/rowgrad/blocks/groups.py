@@ -52,8 +52,8 @@ class Recipe:
 class Group:
     """A group of blocks.
 
-    `name` is its path (``"outer/inner"``), and `at` where its card stands while it is `collapsed`. A derived group has
-    a `recipe`; `problem` says why it has no blocks, if it has none. `outputs` are its gradients.
+    `name` is its path (``"outer/inner"``), and `at` the position of its card while it is `collapsed`. A derived group
+    has a `recipe`; `problem` is the reason if it has no blocks. `outputs` are its gradients.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Group:
 
     @property
     def parent(self) -> str:
-        """The group that it is in; empty for none."""
+        """The group that contains it, or empty."""
         return self.name.rpartition("/")[0]
 
 

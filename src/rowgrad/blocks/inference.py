@@ -24,7 +24,7 @@ LARGEST_KNOWN = 1024  # elements of values that are computed before anything run
 
 
 class Signal(NamedTuple):
-    """What is known of a value: its type, shape and, where it is certain and small, the value itself."""
+    """What is known of a value before running: type, shape and, if it is constant and small, the value itself."""
 
     dtype: str | None = None
     shape: Shape | None = None

@@ -69,7 +69,7 @@ def _plain_array(array: Array) -> Array:
     if array.dtype.kind == "O":
         for position, item in enumerate(array.flat):
             if not isinstance(item, str | bytes):
-                raise _wrong(f"{_at(position, array.shape)}{_named(item)} is no text.", value=type(item).__name__)
+                raise _wrong(f"{_at(position, array.shape)}{_named(item)} is not text.", value=type(item).__name__)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
@@ -94,7 +94,7 @@ def typed(value: Any, dtype: str) -> Array:
     if dtype == "string":
         for position, leaf in enumerate(leaves):
             if not isinstance(leaf, str):
-                raise _wrong(f"{_at(position, shape)}{leaf!r} is no text.", value=leaf)
+                raise _wrong(f"{_at(position, shape)}{leaf!r} is not text.", value=leaf)
         return np.array(leaves, object).reshape(shape)
     target = dtypes.NUMPY[dtype]
     base = target[0] if target.names else target
@@ -163,7 +163,9 @@ def _collect(value: Any, shape: tuple[int, ...], place: tuple[int, ...], leaves:
             raise _ragged(place, "a list where the others are single values")
         value = value.item() if isinstance(value, np.generic) else value
         if not isinstance(value, bool | int | float | complex | str):
-            raise _wrong(f"{_place(place)}{_named(value)} is no number, boolean or text.", value=type(value).__name__)
+            raise _wrong(
+                f"{_place(place)}{_named(value)} is not a number, boolean or text.", value=type(value).__name__
+            )
         leaves.append(value)
         return
     if not is_list:
@@ -235,7 +237,7 @@ def as_text(item: bytes) -> str:
         return item.decode()
     except UnicodeDecodeError:
         shown = item if len(item) <= 40 else item[:37] + b"..."
-        raise _wrong(f"{shown!r} is no text in UTF-8, and pages and tables have no other.", code="bad-text") from None
+        raise _wrong(f"{shown!r} is not UTF-8 text.", code="bad-text") from None
 
 
 def _leaf(item: Any) -> Any:

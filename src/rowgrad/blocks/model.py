@@ -12,7 +12,7 @@ from rowgrad.errors import PageError
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """Where a wire comes from: an output pin of a block."""
+    """The source of a wire: an output pin of a block."""
 
     block: str
     pin: str
@@ -26,10 +26,10 @@ Source = Wire | Literal | tuple[Wire | Literal, ...]
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """One operator on a page: what is at its input pins, its attributes, and where it stands.
+    """One operator on a page: the wires and literals at its input pins, its attributes, and its position.
 
-    `inputs` has only the pins that something is at; `attributes` only those that were given. `group` is the path of the
-    group that it is in, empty for none.
+    `inputs` has only connected pins; `attributes` only those that were given. `group` is the path of its group, or
+    empty.
     """
 
     id: str
@@ -45,26 +45,26 @@ class Block:
         return batches.declared(self.attributes) if self.op == batches.NAME else BLOCKS[self.op]
 
     def sources(self, pin: str) -> tuple[Wire | Literal, ...]:
-        """What is at an input pin, one by one."""
+        """The wires and literals at an input pin, one by one."""
         source = self.inputs.get(pin, ())
         return source if isinstance(source, tuple) else (source,)
 
     def wires(self) -> Iterator[tuple[str, Wire]]:
-        """The wires that arrive, each with its pin."""
+        """The wires to this block, each with its pin."""
         for pin in self.inputs:
             for item in self.sources(pin):
                 if isinstance(item, Wire):
                     yield pin, item
 
     def missing(self) -> list[str]:
-        """The input pins with neither a wire nor a literal."""
+        """The unconnected input pins."""
         return [pin.name for pin in self.operator.inputs if pin.name not in self.inputs]
 
     def __str__(self) -> str:
         return self.id
 
     def __getitem__(self, pin: str) -> Wire:
-        """The output `pin`, to be wired: ``page.add("Relu", features=block["product"])``."""
+        """The output `pin`, as the source of a wire: ``page.add("Relu", features=block["product"])``."""
         return Wire(self.id, output_pin(self, pin))
 
 
@@ -87,7 +87,7 @@ def output_pin(block: Block, pin: str | None) -> str:
 
 def missing_input(block: Block, pin: str) -> PageError:
     """The error of a pin with neither a wire nor a literal."""
-    return PageError("nothing is wired to it, and no literal is typed in.", block=block.id, pin=pin,
+    return PageError("it is unconnected and has no literal.", block=block.id, pin=pin,
                      code="missing-input", op=block.op)  # fmt: skip
 
 

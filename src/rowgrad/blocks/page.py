@@ -25,7 +25,7 @@ __all__ = ["ID", "LONGEST_NOTE", "MOST_BLOCKS", "Gradients", "Note", "Page", "St
 
 
 class Gradients(dict[str, Any]):
-    """The gradients that `Page.add_gradients` has added, by what they are of; `group` is the name of their group."""
+    """The gradients that `Page.add_gradients` has added, by variable; `group` is the name of their group."""
 
     group: str = ""
 
@@ -36,9 +36,9 @@ class Page(Core):
     Parameters
     ----------
     name : str
-        What the page is called.
+        The name of the page.
     folder : str or path, optional
-        Where the files are that it names; `load` and `save` set it.
+        The folder of the files that it uses; `load` and `save` set it.
 
     Examples
     --------
@@ -65,14 +65,14 @@ class Page(Core):
 
     @alone
     def group(self, ids: Iterable[str], name: str | None = None) -> Group:
-        """Put blocks, and groups, that stand side by side into a new group called `name`."""
+        """Put blocks and groups of the same parent into a new group called `name`."""
         from rowgrad.blocks import _grouping
 
         return _grouping.group(self, ids, name)
 
     @alone
     def ungroup(self, name: str) -> None:
-        """Take a group away; its blocks stay."""
+        """Remove a group, but not its blocks."""
         from rowgrad.blocks import _grouping
 
         _grouping.ungroup(self, name)
@@ -107,13 +107,13 @@ class Page(Core):
 
     @alone
     def pins(self, name: str) -> GroupPins:
-        """The pins of a group: the wires that cross its border, and what is unconnected in it."""
+        """The pins of a group: the wires that cross its border, and its unconnected pins."""
         self._group(name)
         return grouping.pins(self, name)
 
     @alone
     def view(self) -> "Page":
-        """The page as it is shown: each collapsed group is one block. It is for looking only, not for running."""
+        """The page as displayed, with each collapsed group as one block. It cannot be run."""
         shown = Page(self.name, folder=self.folder)
         grouping.show(self, shown)
         shown._notes = dict(self._notes)
@@ -121,7 +121,7 @@ class Page(Core):
 
     @alone
     def extract(self, name: str) -> "Page":
-        """A group as a page of its own, to be saved and inserted elsewhere; its inputs become placeholders."""
+        """Return a group as a separate page, to save or insert elsewhere; its inputs become placeholders."""
         from rowgrad.blocks import _grouping
 
         self._group(name)
@@ -133,7 +133,7 @@ class Page(Core):
     def insert(
         self, /, other: "Page", name: str | None = None, *, at: tuple[float, float] | None = None, **inputs: Any
     ) -> Group:
-        """Add all of another page as a group.
+        """Insert another page as a group.
 
         Its placeholders are the inputs of the group: those given by name are wired, the pins of the others are left
         unconnected.
@@ -155,10 +155,10 @@ class Page(Core):
         of : str
             The definition: an ordinary group of the page.
         name : str, optional
-            What the instance is called; by default the last part of `of`, numbered.
+            The name of the instance; by default the last part of `of`, numbered.
         **inputs
-            Wires at the pins of the group, by their names (see `pins`). What is not given is wired as in the
-            definition. Later, ``page.change(name, pin=wire)`` or `connect` change it.
+            Wires for the pins of the group, by name (see `pins`). The other pins are wired as in the definition.
+            Later, ``page.change(name, pin=wire)`` or `connect` change them.
 
         Returns
         -------
@@ -179,7 +179,7 @@ class Page(Core):
     def add_gradients(
         self, y: "str | Wire | Block", xs: "Iterable[str | Wire | Block]", name: str | None = None
     ) -> Gradients:
-        """Add a group that computes the gradient of the sum of `y` to each of `xs`.
+        """Add a group that computes the gradient of the sum of `y` with respect to each of `xs`.
 
         The group is derived: it follows every change of the forward half, and cannot be edited itself. `detach` makes
         ordinary blocks of it.
@@ -187,9 +187,9 @@ class Page(Core):
         Returns
         -------
         Gradients
-            A dict: for each of `xs`, as it was given, the output that is its gradient, ``"block:pin"``; a `RowGradient`
-            of two such outputs where every way to it is a pooled look-up with `sparse_gradient` set. Its `group` is the
-            name of the group.
+            A dict: for each of `xs`, as it was given, the output with its gradient, ``"block:pin"``; a `RowGradient` of
+            two such outputs if every path to it is a pooled look-up with `sparse_gradient` set. Its `group` is the name
+            of the group.
         """
         from rowgrad.blocks._derived import gradients
 
@@ -217,9 +217,9 @@ class Page(Core):
         Parameters
         ----------
         loss : output
-            What is to become small; its sum, if it has several elements.
+            The output to minimize; its sum, if it has several elements.
         variables : outputs of Variable blocks, optional
-            What is trained; by default all variables of floating-point numbers that the loss depends on.
+            The variables to train; by default all floating-point variables that the loss depends on.
         optimizer : str
             One of `rowgrad.blocks.OPTIMIZERS`, in any case; ``"SGD"`` is gradient descent.
         **settings
@@ -236,15 +236,15 @@ class Page(Core):
         wires = trainable(self, source) if variables is None else [self.wire(variable) for variable in variables]
         recipe = check_recipe(self, Recipe(TRAINING, source, tuple(dict.fromkeys(wires)), optimizer, settings))
         if not recipe.xs:
-            raise PageError(f"{source} depends on no variable.", block=source.block, code="not-a-variable")
+            raise PageError(f"{source} does not depend on a variable.", block=source.block, code="not-a-variable")
         return self._add_derived(recipe, name or TRAINING, is_given=name is not None)
 
     def gradients(self, name: str) -> Gradients:
-        """The gradients of a derived group as they are now, by the outputs that they are of."""
+        """The current gradients of a derived group, by variable."""
         from rowgrad.blocks._derived import gradients
 
         if (group := self._group(name)).recipe is None:
-            raise PageError("it is no derived group.", block=name, code="not-derived")
+            raise PageError("it is not a derived group.", block=name, code="not-derived")
         found = Gradients({str(x): gradient for x, gradient in gradients(group).items()})
         found.group = name
         return found
@@ -262,7 +262,7 @@ class Page(Core):
     # Files and exports
 
     def save(self, path: str | Path) -> None:
-        """Write the page to a file, as a whole or not at all; large arrays go to files beside it."""
+        """Write the page to a file atomically; large arrays are written to files beside it."""
         from rowgrad.blocks import pagefile
 
         pagefile.save(self, Path(path))
@@ -275,48 +275,48 @@ class Page(Core):
         return pagefile.load(Path(path))
 
     def to_json(self) -> str:
-        """The page as the text of a page file, with all arrays in it."""
+        """Return the page as the text of a page file, including all arrays."""
         from rowgrad.blocks import pagefile
 
         return pagefile.to_json(self)
 
     @classmethod
     def from_json(cls, text: str, *, folder: str | Path | None = None) -> "Page":
-        """The page that the text of a page file holds."""
+        """Read a page from the text of a page file."""
         from rowgrad.blocks import pagefile
 
         return pagefile.from_json(text, folder=Path(folder) if folder is not None else None)
 
     def to_python(self) -> str:
-        """A script that computes what the page does, without pages and sessions; it gives the same bits."""
+        """Return a script that computes the same results bit for bit, without pages and sessions."""
         from rowgrad.blocks._python import to_python
 
         return to_python(self)
 
     def to_graphdef(self, text: bool = False) -> bytes | str:
-        """The page as a TensorFlow GraphDef, binary or as text; for `from_graphdef`, and for TensorFlow itself."""
+        """Return the page as a TensorFlow GraphDef, binary or text, for TensorFlow or `from_graphdef`."""
         from rowgrad.blocks._graphdef import to_graphdef
 
         return to_graphdef(self, text=text)
 
     @classmethod
     def from_graphdef(cls, data: bytes | str, name: str | None = None, *, folder: str | Path | None = None) -> "Page":
-        """The page that a GraphDef holds, binary or as text; `name` is what the page will be called.
+        """Read a page from a GraphDef, binary or text; `name` is the name of the page.
 
-        Files went into the graph as constants; those that are in `folder` and still the same are files again.
+        Graphs hold the contents of files as constants; those that equal a file in `folder` become files again.
         """
         from rowgrad.blocks._graphdef import from_graphdef
 
         return from_graphdef(data, name, Path(folder) if folder is not None else None)
 
     def to_svg(self, session: "Session | None" = None) -> str:
-        """The picture of the page as SVG, with the results of `session`, if given; it can be opened as a page again."""
+        """Draw the page as SVG, with the results of `session`, if given; the picture can be opened as a page again."""
         from rowgrad.blocks.svg import to_svg
 
         return to_svg(self, session)
 
     def to_png(self, session: "Session | None" = None, scale: float = 2) -> bytes:
-        """The picture of the page as PNG, `scale` pixels to a unit; needs ``pip install 'rowgrad[png]'``."""
+        """Draw the page as PNG, with `scale` pixels per unit; needs ``pip install 'rowgrad[png]'``."""
         from rowgrad.blocks.png import to_png
 
         return to_png(self, session, scale)

@@ -174,7 +174,7 @@ def load(path: Path) -> Page:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise FileError(f"{path} is no page: it is not UTF-8 text (byte {error.start}).") from error
+        raise FileError(f"{path} is not a page: it is not UTF-8 text (byte {error.start}).") from error
     try:
         return from_json(text, folder=path.parent)
     except RowgradError as error:
@@ -195,7 +195,7 @@ def from_json(text: str, *, folder: Path | None = None) -> Page:
             parse_int=_whole_number,
         )
     except json.JSONDecodeError as error:
-        raise wrong(f"line {error.lineno}, column {error.colno}", f"{error.msg}; it is not whole JSON") from error
+        raise wrong(f"line {error.lineno}, column {error.colno}", f"{error.msg}; it is not valid JSON") from error
     except RecursionError:
         raise wrong("the file", "it is nested too deep for a page") from None
     known = ("rowgrad_page", "name", "groups", "blocks", "notes")
@@ -270,7 +270,7 @@ def _add_blocks(page: Page, records: list[Any], groups: Mapping[str, Mapping[str
         check_fields(place, record, (*FIELDS, "group"), {"id": str, "op": str})
         check_types(place, record, {"inputs": dict, "attrs": dict, "at": list, "group": str})
         if record["id"] in by_id:
-            raise wrong(f"{place}.id", f"{record['id']!r} is there already; names are unique on a page", "duplicate-id")
+            raise wrong(f"{place}.id", f"{record['id']!r} already exists; names are unique on a page", "duplicate-id")
         if record.get("group") and (record["group"] not in groups or record["group"] in derived):
             raise wrong(f"{place}.group", f"there is no group {record['group']!r} of ordinary blocks", "unknown-group")
         if owner := next((name for name in derived if record["id"].startswith(f"{name}/")), None):

@@ -95,15 +95,15 @@ def page_in_png(data: bytes) -> str | None:
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     if not data.startswith(SIGNATURE):
-        raise FileError("the file is no PNG picture.")
+        raise FileError("the file is not PNG.")
     place = len(SIGNATURE)
     while True:
         if place + 12 > len(data):
-            raise FileError("the picture is not whole: it ends early.")
+            raise FileError("the picture is incomplete: it ends early.")
         length, kind = CHUNK.unpack_from(data, place)
         end = place + 8 + length
         if end + 4 > len(data):
-            raise FileError("the picture is not whole: it ends early.")
+            raise FileError("the picture is incomplete: it ends early.")
         if zlib.crc32(data[place + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
             raise FileError("the picture is damaged: a checksum is wrong.")
         if kind == b"IEND":

@@ -13,11 +13,11 @@ DONE, FAILED, SKIPPED, WAITING = "done", "failed", "skipped", "waiting"
 
 @dataclass(frozen=True, eq=False)
 class BlockResult:
-    """One block: its outputs by pin, also as attributes (``result.output``).
+    """The result of one block: its outputs by pin, also as attributes (``result.output``).
 
     `status` is ``"done"``, ``"failed"`` (see `error`), ``"skipped"`` (see `needs`) or ``"waiting"`` (not run yet).
-    `stale` tells whether the page, a feed, a file or a variable has changed since; what the step itself has made of the
-    variables does not count.
+    `stale` is True if the page, a feed, a file or a variable has changed since; updates by the step itself do not
+    count.
     """
 
     block: str
@@ -60,7 +60,7 @@ class BlockResult:
 class Results(Mapping[str, BlockResult]):
     """The results of a run by block; ``results["block:pin"]`` is one array.
 
-    `errors` has one error for each block that failed by itself, `cancelled` tells whether the run was.
+    `errors` has one error for each block that failed by itself; `cancelled` is True if the run was cancelled.
     """
 
     def __init__(self, blocks: Mapping[str, BlockResult], *, cancelled: bool = False) -> None:
@@ -73,10 +73,10 @@ class Results(Mapping[str, BlockResult]):
         id, pin = as_wire(key)
         if pin is not None and id in self._blocks:
             return self._blocks[id][pin]
-        raise PageError(f"no block {key!r} was asked for.", code="unknown-block", value=key)
+        raise PageError(f"no block {key!r} was requested.", code="unknown-block", value=key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The results of a block, or `default` if it was not asked for."""
+        """The results of a block, or `default` if it was not requested."""
         return self._blocks.get(key, default)
 
     def __iter__(self) -> Iterator[str]:
@@ -90,11 +90,11 @@ class Results(Mapping[str, BlockResult]):
 
     @property
     def errors(self) -> list[PageError]:
-        """What went wrong, once for each block that is at fault."""
+        """The errors, one for each block that caused one."""
         return [result.error for result in self._blocks.values() if result.error is not None]
 
     def raise_first(self) -> "Results":
-        """These results, if nothing failed; else the first error."""
+        """Raise the first error; if nothing failed, return these results."""
         for error in self.errors:
             raise error
         return self
@@ -112,7 +112,7 @@ class Results(Mapping[str, BlockResult]):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is: told before each block, and once at the end of each step."""
+    """The progress of a run, reported before each block and at the end of each step."""
 
     step: int
     steps: int
@@ -131,7 +131,7 @@ class Printed(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """A loop: how many steps were taken, the values of what was to be recorded, and the results of the last step."""
+    """The result of a loop: the number of steps, the recorded values, and the results of the last step."""
 
     steps: int
     values: Mapping[str, list[Array]]

@@ -25,17 +25,17 @@ class Run:
     Attributes
     ----------
     name : str
-        What it is called.
+        The name.
     steps : list of int
-        The steps that were recorded, counted from 1.
+        The recorded steps, counted from 1.
     values : dict
         For each recorded output, ``"block:pin"``, its values at these steps.
     settings : dict
-        What was set for this run: the literal of a sweep.
+        The settings of this run: the literal of a sweep.
     problem : str or None
         Why it ended early.
     variables : dict
-        The variables as they were when it ended.
+        The variables at its end.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Run:
     variables: Mapping[str, Array] = field(default_factory=dict)
 
     def add(self, step: int, found: Mapping[str, Array]) -> None:
-        """Record one step. An output that is recorded later than others has NaN before, or nothing."""
+        """Record one step. For earlier steps, a newly recorded output has NaN or no values."""
         for name, value in found.items():
             before = self.values.setdefault(name, [])
             before += [np.full(value.shape, np.nan)] * (len(self.steps) - len(before))

@@ -243,7 +243,7 @@ def page_in_svg(text: str) -> str | None:
     try:
         parser.Parse(text.encode("utf-8", "surrogatepass"), True)
     except expat.ExpatError as error:
-        raise FileError(f"the picture is not whole: {error}.") from error
+        raise FileError(f"the picture is incomplete: {error}.") from error
     return "".join(reader.found) if reader.has_page else None
 
 
@@ -262,7 +262,7 @@ class _Reader:
     def start(self, name: str, attributes: Mapping[str, str]) -> None:
         self.depth += 1
         if self.depth == 1 and name.rpartition(":")[2] != "svg":
-            raise FileError(f"the file is no SVG picture: it begins with {name[:40]}.")
+            raise FileError(f"the file is not SVG: it begins with {name[:40]}.")
         if name.rpartition(":")[2] == "metadata" and attributes.get("id") == PAGE_ID and not self.has_page:
             self.has_page = self.is_inside = True
 

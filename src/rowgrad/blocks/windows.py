@@ -74,7 +74,7 @@ class Window:
     array : array
         A vector is a table of one column; more than two axes become rows of the last one.
     stop : callable, optional
-        Asked between chunks; once it gives True, `Stopped` is raised.
+        Called between chunks; if it returns True, `Stopped` is raised.
 
     Examples
     --------
@@ -114,20 +114,19 @@ class Window:
         self, start: int, count: int, *, by: int | None = None, descending: bool = False,
         columns: tuple[int, int] | None = None,
     ) -> tuple[Array, Array]:  # fmt: skip
-        """The numbers and the elements of `count` rows from place `start` on.
+        """The numbers and the elements of `count` rows, from position `start`.
 
         Parameters
         ----------
         by : int, optional
-            A column: the places are then those in the order of its values, equal ones in the order of the rows, NaN
-            last.
+            Sort rows by this column: equal values in the order of rows, NaN last.
         columns : pair of ints, optional
             Only the columns from the first up to, not including, the second.
 
         Raises
         ------
         OutOfRangeError
-            There is no such column, or more is asked for than one slice gives (10,000 rows, 2**20 elements).
+            The column does not exist, or the slice is larger than 10,000 rows or 2**20 elements.
         """
         first, last = self._columns(columns)
         start, count = _whole("start", start), _whole("count", count)
@@ -143,7 +142,7 @@ class Window:
         return rows, self.matrix[rows, first:last]
 
     def order(self, column: int, *, descending: bool = False) -> Array:
-        """The numbers of all rows in the order of one column; the last few orders are kept."""
+        """The numbers of all rows, sorted by one column; the last few orders are cached."""
         key = (self._column(column), bool(descending))
         with self._lock:
             if key not in self._orders:
@@ -152,7 +151,7 @@ class Window:
             return self._orders[key]
 
     def find(self, wanted: Any, *, column: int | None = None, after: int = -1, most: int = 100) -> Array:
-        """The numbers of the rows after `after` that hold `wanted`: a number, a text that is part of one, or NaN."""
+        """The numbers of the rows after `after` that contain `wanted`: a number, a part of a text, or NaN."""
         columns = self._columns(None if column is None else (self._column(column), int(column) + 1))
         if isinstance(after, bool | np.bool_) or not isinstance(after, int | np.integer) or after < -1:
             raise OutOfRangeError(f"after is {after!r}; it must be a whole number of -1 or more.", code="out-of-range",
@@ -198,7 +197,7 @@ class Window:
 
     def histogram(self, bins: int = 50, *, column: int | None = None,
                   limits: tuple[float, float] | None = None) -> Histogram:  # fmt: skip
-        """How many finite elements lie in each of `bins` intervals between the least and the largest, or `limits`."""
+        """The number of finite elements in each of `bins` intervals between smallest and largest, or `limits`."""
         if not 1 <= _whole("bins", bins) <= MOST_BINS:
             raise OutOfRangeError(f"bins is {bins}; it must be 1 to {MOST_BINS}.", code="out-of-range",
                                   argument="bins", value=bins)  # fmt: skip
@@ -225,11 +224,11 @@ class Window:
     # Projection
 
     def project(self, axes: int = 2, *, most: int = 5_000, seed: int = 0) -> Projection:
-        """The rows along the directions in which they vary most (principal components).
+        """Project the rows on the directions in which they vary most (principal components).
 
         Up to 1,024 columns, or 4 million elements, the directions are exact; beyond, they are found by random
-        projections, which `seed` decides. Of more than `most` rows, a sample that `seed` decides is given as points.
-        The sign of each direction is such that its largest coefficient is positive.
+        projections with `seed`. If there are more than `most` rows, the points are a sample drawn with `seed`. The
+        sign of each direction is chosen so that its largest coefficient is positive.
         """
         self._refuse_text("project")
         rows, columns = self.shape

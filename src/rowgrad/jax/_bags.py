@@ -43,9 +43,9 @@ def embedding_bag(
     per_sample_weights : array, of the shape of ids, optional
         A weight for each id.
     num_bags : int, optional
-        How many bags there are. Under `jit` it is needed with `segment_ids`; else it is the last bag + 1.
+        The number of bags. Under `jit` it is required with `segment_ids`; otherwise it is the last bag + 1.
     padding_idx : int, optional
-        An id that stands for nothing: it is neither looked up nor counted. Negative ones count from the end.
+        The id used for padding: it is ignored. Negative numbers count from the end.
 
     Returns
     -------
@@ -125,9 +125,7 @@ def _bags(ids: Any, offsets: Any, segment_ids: Any, num_bags: Any) -> tuple[Any,
         return jnp.repeat(jnp.arange(ids.shape[0], dtype=jnp.int32), ids.shape[1]), ids.shape[0]
     checks.rank("ids", ids, 1)
     if (offsets is None) == (segment_ids is None):
-        raise _wrong(
-            "offsets", "ids is a vector; pass either offsets or segment_ids, to tell which bag each belongs to."
-        )
+        raise _wrong("offsets", "ids is a vector; pass either offsets or segment_ids, for the bag of each id.")
     if offsets is not None:
         offsets = _array("offsets", offsets)
         checks.rank("offsets", offsets, 1)

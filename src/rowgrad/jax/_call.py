@@ -305,7 +305,7 @@ def no_size(operator: Operator) -> InvalidArgumentError:
         argument, remedy = "num_segments", "Pass num_segments, a Python int."
     else:
         argument = "values" if "values" in names else operator.inputs[0].name
-        remedy = "Call it outside `jit` and `vmap`, and pass what it gives into the traced function."
+        remedy = "Call it outside `jit` and `vmap`, and pass its result into the traced function."
     return InvalidArgumentError(
         f"under `jit` and `vmap` the size of the result must be known beforehand, and it depends on values. {remedy}",
         code="no-static-size",

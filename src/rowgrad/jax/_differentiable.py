@@ -37,9 +37,9 @@ OPERATOR.multiple_results = True
 
 @contextmanager
 def portable() -> Iterator[None]:
-    """Within it, operators are made of JAX's own operations on CPUs too, as they are on other devices.
+    """Context manager that computes operators with JAX's own operations on CPUs too, as on other devices.
 
-    What `jit` has traced already stays as it is.
+    It does not affect functions that `jit` has already traced.
 
     Examples
     --------

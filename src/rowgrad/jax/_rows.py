@@ -18,16 +18,16 @@ from rowgrad.jax._differentiable import apply
 
 
 class TakenRows(NamedTuple):
-    """Rows of a table, each once: row u is row sorted_unique_indices[u] of the table, and ids are rows[positions]."""
+    """Distinct rows of a table: row u is row sorted_unique_indices[u] of it; ``table[ids]`` is rows[positions]."""
 
     rows: Any
     sorted_unique_indices: Any
     positions: Any
 
     def put_into(self, table: jax.Array, rows: jax.Array) -> jax.Array:
-        """`table` with `rows` in the places that these rows were taken from; padding goes nowhere.
+        """Return `table` with `rows` written back to where they were taken from; padding is ignored.
 
-        Under `jit` with the table donated (``donate_argnums``), nothing else of it is copied.
+        Under `jit` with the table donated (``donate_argnums``), the rest of the table is not copied.
         """
         return table.at[self.sorted_unique_indices].set(rows.astype(table.dtype), mode="drop", unique_indices=False)
 
@@ -87,7 +87,7 @@ def take_rows(table: Any, ids: Any, *, max_unique: int | None = None) -> TakenRo
 
 
 def value_and_row_grad(loss: Callable[..., Any], *, max_unique: int | None = None) -> Callable[..., Any]:
-    """A function that gives the value of `loss` and its compact gradient with respect to a table.
+    """Return a function that computes the value of `loss` and its compact gradient with respect to a table.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def value_and_row_grad(loss: Callable[..., Any], *, max_unique: int | None = Non
     Returns
     -------
     function of table, ids and others
-        It gives the value and a `RowGradient`.
+        It returns the value and a `RowGradient`.
 
     Examples
     --------

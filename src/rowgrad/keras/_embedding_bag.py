@@ -43,7 +43,7 @@ class EmbeddingBag(keras.layers.Layer):
     embeddings_initializer, embeddings_regularizer, embeddings_constraint
         As in `keras.layers.Embedding`.
     mask_zero : bool
-        Whether the id 0 stands for nothing: it is neither looked up nor counted.
+        Whether the id 0 is padding, which is ignored.
 
     Notes
     -----
@@ -52,7 +52,7 @@ class EmbeddingBag(keras.layers.Layer):
     a sparse COO tensor of PyTorch; a `BCOO` of JAX.
 
     The table and the sums have the layer's variable type; results are rounded once to its compute type, so a policy of
-    mixed precision costs no precision within a bag. Bags without ids are 0. An id that is not a row is an error.
+    mixed precision loses no precision within a bag. Bags without ids are 0. An id that is not a row is an error.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class EmbeddingBag(keras.layers.Layer):
         self.embeddings_constraint = keras.constraints.get(embeddings_constraint)
 
     def build(self, inputs_shape: Any = None, weights_shape: Any = None) -> None:
-        """Make the table."""
+        """Create the table."""
         # Frameworks do not all survive a table that is larger than the memory.
         nbytes = self.input_dim * self.output_dim * dtypes.NUMPY[self.variable_dtype].itemsize
         free = available()
@@ -115,7 +115,7 @@ class EmbeddingBag(keras.layers.Layer):
         return super().__call__(inputs, *args, **kwargs)
 
     def call(self, inputs: Any, weights: Any = None) -> Any:
-        """Pool."""
+        """Look up and pool."""
         if weights is not None and self.combiner == "max":
             raise _wrong("weights", "weights cannot be used with the combiner max; leave them out.")
         bags = read(inputs, weights)
@@ -165,7 +165,7 @@ class EmbeddingBag(keras.layers.Layer):
         return (inputs_shape[0], self.output_dim)
 
     def compute_output_spec(self, inputs: Any, weights: Any = None) -> Any:
-        """The same, with the type."""
+        """[batch, output_dim], with the type."""
         check_rank(inputs.shape)
         check_ids(inputs.dtype)
         if weights is not None:
@@ -174,7 +174,7 @@ class EmbeddingBag(keras.layers.Layer):
         return keras.KerasTensor(self.compute_output_shape(inputs.shape), dtype=self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
-        """What makes the layer again."""
+        """The arguments to create the layer again."""
         return {
             **super().get_config(),
             "input_dim": self.input_dim,

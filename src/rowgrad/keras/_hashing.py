@@ -18,14 +18,14 @@ TEXT = "USOT"  # kinds of types
 
 @keras.saving.register_keras_serializable(package="rowgrad")
 class Hashing(keras.layers.Layer):
-    """Texts or whole numbers as ids from 0 to num_bins − 1: the ids of `keras.layers.Hashing`, on any backend.
+    """Hash strings or integers to ids from 0 to num_bins − 1, those of `keras.layers.Hashing`, on any backend.
 
-    It takes lists and arrays, whose values must be there: use it before a model, or in its input pipeline.
+    It takes lists and arrays, not symbolic tensors: use it before a model, or in its input pipeline.
 
     Parameters
     ----------
     num_bins : int
-        The number of ids; with `mask_value`, the id 0 among them.
+        The number of ids, including the id 0 of `mask_value`.
     mask_value : str or int, optional
         The value that gets the id 0.
     salt : int or two ints, optional
@@ -62,11 +62,11 @@ class Hashing(keras.layers.Layer):
         return ops.convert_to_tensor(np.asarray(ids, np.int32 if is_narrow else np.int64))
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
-        """That of the input."""
+        """The shape of the input."""
         return tuple(input_shape)
 
     def get_config(self) -> dict[str, Any]:
-        """What makes the layer again."""
+        """The arguments to create the layer again."""
         return {
             **super().get_config(),
             "num_bins": self.num_bins,

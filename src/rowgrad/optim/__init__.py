@@ -1,8 +1,8 @@
-"""Optimizers that touch only the rows of a table that a gradient has.
+"""Optimizers that update only the rows of a table that have a gradient.
 
-`step` takes a compact gradient, `step_pooled` what the gradient is made of: then each row is summed and changed in
-one pass, and the gradient is never in memory. An optimizer holds settings only; its state for a table is a dict of
-arrays that `init` makes and the caller keeps.
+`step` takes a compact gradient. `step_pooled` takes the gradient of the pooled rows: it sums and updates each row in
+one pass, without storing the gradient of the table. An optimizer holds settings only; its state for a table is a dict
+of arrays that `init` returns and the caller keeps.
 """
 
 from typing import Any
@@ -27,19 +27,19 @@ __all__ = [
 
 
 def from_dict(settings: dict[str, Any]) -> Optimizer:
-    """The optimizer that `as_dict` described.
+    """Return the optimizer that `as_dict` described.
 
     Parameters
     ----------
     settings : dict
-        The name of the optimizer under "name", and its settings; those that are missing have their defaults.
+        The name of the optimizer under "name", and its settings; missing settings have their defaults.
 
     Raises
     ------
     DTypeError
-        `settings` is no dict.
+        `settings` is not a dict.
     InvalidArgumentError
-        There is no such optimizer or setting, or a setting has a value that is not allowed.
+        The optimizer or a setting does not exist, or a setting has a value that is not allowed.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def from_dict(settings: dict[str, Any]) -> Optimizer:
     """
     if not isinstance(settings, dict):
         raise DTypeError(
-            f"the settings are a {type(settings).__name__}; pass the dict that `as_dict` gave.",
+            f"the settings are a {type(settings).__name__}; pass the result of `as_dict`.",
             code="wrong-dtype",
             argument="settings",
             value=type(settings).__name__,

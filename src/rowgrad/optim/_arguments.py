@@ -92,7 +92,7 @@ def fit_state(owner: str, layout: Layout, state: Any, target: Target) -> dict[st
     remedy = "Pass state=optimizer.init(table), and the same state with each later step."
     if state is None:
         raise InvalidArgumentError(
-            f"{owner} keeps {kept} of a table, and there is no state. {remedy}", code="missing-state", argument="state"
+            f"{owner} needs the state {kept}, but state is None. {remedy}", code="missing-state", argument="state"
         )
     if not isinstance(state, Mapping):
         raise DTypeError(
@@ -103,7 +103,7 @@ def fit_state(owner: str, layout: Layout, state: Any, target: Target) -> dict[st
         )
     if set(state) != set(layout):
         raise InvalidArgumentError(
-            f"state has {sorted(map(str, state))}, but {owner} keeps {kept}: it is of another optimizer, or of other "
+            f"state has {sorted(map(str, state))}, but {owner} needs {kept}: it is of another optimizer, or of other "
             f"settings. {remedy}",
             code="wrong-state",
             argument="state",
@@ -187,7 +187,7 @@ def bad_row(rows: Array, position: int, limit: int) -> RowgradError:
     if 0 <= row < limit:
         return InvalidArgumentError(
             f"sorted_unique_indices[{position}] is {row}, not larger than {int(rows[position - 1])} before it; rows "
-            "must ascend. Pass what a compact gradient gives.",
+            "must ascend. Pass the result of a compact gradient.",
             code="unsorted-rows",
             argument="sorted_unique_indices",
             position=position,

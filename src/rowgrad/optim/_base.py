@@ -116,7 +116,7 @@ def _settings(optimizer: type[Any]) -> tuple[str, ...]:
 
 @dataclass
 class Optimizer:
-    """The root of the optimizers: settings, each checked when it is assigned.
+    """Base class of the optimizers. Settings are checked when they are assigned.
 
     Attributes
     ----------
@@ -150,7 +150,7 @@ class Optimizer:
         return list(_settings(cls))
 
     def as_dict(self) -> dict[str, Any]:
-        """The name and all settings, ready for JSON; `rowgrad.optim.from_dict` takes it back.
+        """Return the name and all settings, ready for JSON; `rowgrad.optim.from_dict` is the inverse.
 
         Examples
         --------
@@ -164,11 +164,11 @@ class Optimizer:
         }
 
     def layout(self) -> Layout:
-        """The state that is kept for a table, by name; the kernels take its arrays in this order."""
+        """The state arrays of a table, by name, in the order that the kernels expect."""
         raise NotImplementedError
 
     def starts(self) -> dict[str, float]:
-        """What `init` sets arrays of the state to, other than 0."""
+        """The initial values of state arrays that do not start as 0."""
         return dict.fromkeys(self.layout(), getattr(self, "initial_accumulator", 0.0))
 
     def rule(self, steps: int) -> Rule:
@@ -189,7 +189,7 @@ class Optimizer:
         )
 
     def init(self, table: Any) -> State:
-        """The state for a new table: arrays of the table's kind (NumPy or PyTorch), float32 for 16-bit tables.
+        """Return the state for a new table: arrays of the table's kind (NumPy or PyTorch), float32 for 16-bit tables.
 
         Raises `DTypeError` if the table is of a type that cannot be trained or written to.
         """
@@ -205,16 +205,16 @@ class Optimizer:
         return state
 
     def step(self, table: Any, gradient: RowGradient, state: State | None = None) -> None:
-        """Change the rows of `table` by a compact gradient.
+        """Update the rows of `table` with a compact gradient.
 
         Parameters
         ----------
         table : NumPy array or PyTorch tensor, shape [rows, ...], float
             Changed in place, as is the state.
         gradient : RowGradient
-            As `sparse_segment_…_grad_v2` gives it.
+            As returned by `sparse_segment_…_grad_v2`.
         state : dict, optional
-            What `init` made; it may be left out where the optimizer keeps none.
+            The result of `init`; not needed if the optimizer has no state.
 
         Raises
         ------
@@ -253,10 +253,10 @@ class Optimizer:
 
     def step_pooled(self, table: Any, grad: Any, indices: Any, segment_ids: Any, state: State | None = None, *,
                     combiner: str = "mean", weights: Any = None, plan: "Plan | None" = None) -> None:  # fmt: skip
-        """Change the rows of `table` by the gradient of its pooled look-up, without making the gradient.
+        """Update the rows of `table` with the gradient of its pooled look-up, without computing the compact gradient.
 
-        Table and state end as after `step` with `sparse_segment_…_grad_v2(grad, indices, segment_ids, len(table))`, bit
-        for bit for float32 and float64; for half and bfloat16 the sums are not rounded in between.
+        Equals `step` with `sparse_segment_…_grad_v2(grad, indices, segment_ids, len(table))`, bit for bit for float32
+        and float64; for half and bfloat16 the sums are not rounded in between.
 
         Parameters
         ----------
@@ -267,7 +267,7 @@ class Optimizer:
         indices, segment_ids : int32 or int64, shape [N]
             The table row and the segment of each entry.
         state : dict, optional
-            What `init` made; it may be left out where the optimizer keeps none.
+            The result of `init`; not needed if the optimizer has no state.
         combiner : {"sum", "mean", "sqrtn"}
             How segments were pooled.
         weights : float, shape [N], optional

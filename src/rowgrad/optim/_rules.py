@@ -20,20 +20,20 @@ class SGD(Optimizer):
     lr : float
         The learning rate; it may be assigned between steps.
     momentum : float
-        How much of the buffer is kept; with 0 there is no state, else it is "momentum", like the table.
+        The momentum factor; with 0 there is no state, otherwise the state "momentum" has the shape of the table.
     nesterov : bool
         Whether to look ahead by the momentum.
     weight_decay : float
         The weight decay of rows that have a gradient; 0 turns it off.
     weight_decay_mode : {"l2", "decoupled"}
-        Whether weight_decay · row is added to the gradient, or lr · weight_decay · row is taken from the row itself.
+        Whether weight_decay · row is added to the gradient, or lr · weight_decay · row is subtracted from the row.
     decay_untouched : bool
-        Whether momentum and weight decay reach rows without a gradient as well: the dense formula. That is a pass over
-        the whole table in each step, where there is momentum or weight decay.
+        Whether momentum and weight decay change rows without a gradient too, as in the dense formula. With momentum or
+        weight decay, each step is then a pass over the whole table.
     clip_value : float, optional
-        The largest magnitude of an element of a gradient; larger ones become it, with their sign.
+        The largest magnitude of an element of a gradient; larger ones are clipped.
     clip_norm : float, optional
-        The largest Euclidean norm of a row's gradient; longer ones are shortened to it, after `clip_value`.
+        The largest Euclidean norm of a row's gradient; larger ones are scaled down to it, after `clip_value`.
 
     Examples
     --------
@@ -85,10 +85,10 @@ class Adagrad(Optimizer):
     eps : float
         Added to the root. With 0, elements whose sum is 0 become NaN.
     initial_accumulator : float
-        What `init` sets the sums to.
+        The initial value of the sums.
     decay_untouched : bool
-        Whether weight decay reaches rows without a gradient as well: the dense formula. That is a pass over the whole
-        table in each step, where there is weight decay.
+        Whether weight decay changes rows without a gradient too, as in the dense formula. With weight decay, each step
+        is then a pass over the whole table.
     weight_decay, weight_decay_mode, clip_value, clip_norm
         As for `SGD`.
 
@@ -160,19 +160,19 @@ class Adam(Optimizer):
     """Adam: m and v are moving averages of gradient and gradient², row −= lr · m̂ / (√v̂ + eps).
 
     m̂ = m / (1 − betas[0] ** step) and v̂ = v / (1 − betas[1] ** step), with the number of steps of the whole table:
-    the averages of rows without a gradient stand still, as in PyTorch's SparseAdam.
+    the averages of rows without a gradient do not change, as in PyTorch's SparseAdam.
 
     Parameters
     ----------
     lr : float
         The learning rate; it may be assigned between steps.
     betas : (float, float)
-        How much of each average is kept.
+        The decay rates of the two averages.
     eps : float
         Added to the root.
     decay_untouched : bool
-        Whether rows without a gradient change as well, by their decaying averages: the dense formula. That is a pass
-        over the whole table in each step.
+        Whether rows without a gradient change too, by their decaying averages, as in the dense formula. Each step is
+        then a pass over the whole table.
     weight_decay, weight_decay_mode, clip_value, clip_norm
         As for `SGD`.
 
@@ -272,7 +272,7 @@ class LAMB(Optimizer):
     lr : float
         The learning rate; it may be assigned between steps.
     betas : (float, float)
-        How much of each average is kept.
+        The decay rates of the two averages.
     eps : float
         Added to the root.
     weight_decay : float

@@ -36,7 +36,7 @@ class FTRL(Optimizer):
     lr_power : float
         How the learning rate falls, 0 or less; −0.5 is a root.
     initial_accumulator : float
-        What `init` sets the sums to.
+        The initial value of the sums.
     weight_decay : float
         weight_decay · row is added to gradients before anything else.
     decay_untouched : bool
@@ -84,9 +84,9 @@ class FTRL(Optimizer):
 
 @dataclass
 class Momentum(Optimizer):
-    """Momentum: momentum = momentum · share + gradient, row −= lr · momentum; the bits of SparseApplyMomentum.
+    """Momentum: m = momentum · m + gradient, row −= lr · m; SparseApplyMomentum bit for bit.
 
-    With `nesterov`, row −= lr · gradient + lr · share · momentum. `SGD` with momentum is the same but for the order of
+    With `nesterov`, row −= lr · gradient + lr · momentum · m. `SGD` with momentum is the same except for the order of
     operations, which is PyTorch's. Other settings are as those of `FTRL`.
 
     Parameters
@@ -94,7 +94,7 @@ class Momentum(Optimizer):
     lr : float
         The learning rate; it may be assigned between steps.
     momentum : float
-        The share of the momentum that is kept.
+        The momentum factor.
     nesterov : bool
         Whether to look ahead by the momentum.
 
@@ -127,19 +127,19 @@ class Momentum(Optimizer):
 class RMSprop(Optimizer):
     """RMSProp: ms is a moving average of gradient², row −= lr · gradient / √(ms + eps).
 
-    With `centered`, mg is a moving average of the gradient, and mg² is taken from ms under the root. With momentum,
-    what is taken from the row is momentum · what was taken before + the step. Results are those of SparseApplyRMSProp
-    and SparseApplyCenteredRMSProp, to the bit for rows of up to 3 elements; TensorFlow takes reciprocal roots of longer
-    rows from the approximation of the processor. Other settings are as those of `FTRL`.
+    With `centered`, mg is a moving average of the gradient, and mg² is subtracted from ms under the root. With
+    momentum, the update is momentum · the previous update + the step. Results are those of SparseApplyRMSProp and
+    SparseApplyCenteredRMSProp, to the bit for rows of up to 3 elements; for longer rows TensorFlow uses the processor's
+    approximate reciprocal square root. Other settings are as those of `FTRL`.
 
     Parameters
     ----------
     lr : float
         The learning rate; it may be assigned between steps.
     rho : float
-        The share of the averages that is kept.
+        The decay rate of the averages.
     momentum : float
-        The share of the last step that is added; with 0 it is not kept.
+        The momentum factor; with 0 there is no momentum state.
     eps : float
         Added under the root.
     centered : bool
@@ -181,15 +181,15 @@ class RMSprop(Optimizer):
 class Adadelta(Optimizer):
     """Adadelta: row −= lr · √(steps + eps) / √(squares + eps) · gradient, with moving averages of both squares.
 
-    Results are those of SparseApplyAdadelta, to the bit for rows of up to 3 elements; TensorFlow takes longer rows'
-    reciprocal roots from the processor's approximation. Other settings are as those of `FTRL`.
+    Results are those of SparseApplyAdadelta, to the bit for rows of up to 3 elements; for longer rows TensorFlow uses
+    the processor's approximate reciprocal square root. Other settings are as those of `FTRL`.
 
     Parameters
     ----------
     lr : float
         The learning rate; it may be assigned between steps.
     rho : float
-        The share of the averages that is kept.
+        The decay rate of the averages.
     eps : float
         Added under both roots.
 
@@ -230,7 +230,7 @@ class AdagradDA(Optimizer):
     l1, l2 : float
         The strengths of the two regularisations.
     initial_accumulator : float
-        What `init` sets the sums of squares to.
+        The initial value of the sums of squares.
 
     Examples
     --------
@@ -266,8 +266,8 @@ class ProximalAdagrad(Optimizer):
     """Adagrad with a proximal step: row −= rate · gradient with rate = lr / √sum, then l1 and l2 shrink the row.
 
     ``row = sign(row) · max(|row| − rate · l1, 0) / (1 + rate · l2)``. Results are those of SparseApplyProximalAdagrad,
-    to the bit for rows of up to 3 elements; TensorFlow takes longer rows' reciprocal roots from the processor's
-    approximation. Other settings are as those of `FTRL`.
+    to the bit for rows of up to 3 elements; for longer rows TensorFlow uses the processor's approximate reciprocal
+    square root. Other settings are as those of `FTRL`.
 
     Parameters
     ----------
@@ -276,7 +276,7 @@ class ProximalAdagrad(Optimizer):
     l1, l2 : float
         The strengths of the two regularisations.
     initial_accumulator : float
-        What `init` sets the sums to.
+        The initial value of the sums.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Sparse tensors, with the names of `tf.sparse`: `rowgrad.sparse.reduce_sum(sp, axis=1)`.
 
-Functions take a `SparseTensor`, or what other libraries call a sparse tensor or matrix: PyTorch's COO and CSR tensors,
+Functions take a `SparseTensor`, or a sparse tensor or matrix of another library: PyTorch's COO and CSR tensors,
 JAX's BCOO, SciPy's matrices, TensorFlow's `SparseTensor`. Values are arrays of NumPy, PyTorch, JAX or TensorFlow, and
 results are of the same kind. On PyTorch's and JAX's arrays everything is differentiable, to any order.
 """

@@ -17,7 +17,7 @@ from rowgrad.sparse._tensor import SparseTensor, as_sparse, is_sparse, sizes_for
 
 
 def add(a: Any, b: Any, threshold: float = 0) -> Any:
-    """The sum of two sparse tensors, or, if one of them is dense, of that and the other, which is dense.
+    """Add two tensors, at least one of them sparse; the sum is dense if the other is dense.
 
     A sum of two entries whose absolute value is below `threshold` is left out.
 
@@ -77,12 +77,12 @@ def _of_two(name: str, sp_a: Any, sp_b: Any) -> SparseTensor:
 
 
 def maximum(sp_a: Any, sp_b: Any) -> SparseTensor:
-    """The larger of two sparse tensors, entry by entry; where one has no entry, it is 0."""
+    """The elementwise maximum of two sparse tensors; missing entries are 0."""
     return _of_two("sparse_sparse_maximum", sp_a, sp_b)
 
 
 def minimum(sp_a: Any, sp_b: Any) -> SparseTensor:
-    """The smaller of two sparse tensors, entry by entry; where one has no entry, it is 0."""
+    """The elementwise minimum of two sparse tensors; missing entries are 0."""
     return _of_two("sparse_sparse_minimum", sp_a, sp_b)
 
 
@@ -100,7 +100,7 @@ def _reduce(name: str, sp_input: Any, axis: Any, keepdims: bool, output_is_spars
 
 
 def reduce_sum(sp_input: Any, axis: Any = None, keepdims: bool = False, output_is_sparse: bool = False) -> Any:
-    """The sum along `axis`, one or several dimensions, or all of them; dense, or, if asked for, sparse.
+    """The sum along `axis`: one dimension, several, or all; dense, or sparse with `output_is_sparse`.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def reduce_sum(sp_input: Any, axis: Any = None, keepdims: bool = False, output_i
 
 
 def reduce_max(sp_input: Any, axis: Any = None, keepdims: bool = False, output_is_sparse: bool = False) -> Any:
-    """The largest entry along `axis`; places without entries are 0."""
+    """The largest entry along `axis`; 0 where there are no entries."""
     return _reduce("max", sp_input, axis, keepdims, output_is_sparse)
 
 
@@ -124,7 +124,7 @@ def softmax(sp_input: Any) -> SparseTensor:
 
 
 def sparse_dense_matmul(sp_a: Any, b: Any, adjoint_a: bool = False, adjoint_b: bool = False) -> Any:
-    """The product of a sparse matrix and a dense one, either of which may be transposed first; or the other way round.
+    """The product of a sparse and a dense matrix, in either order; each may be transposed first.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def sparse_dense_matmul(sp_a: Any, b: Any, adjoint_a: bool = False, adjoint_b: b
     name = str(sp.values.dtype).removeprefix("torch.")
     if name not in FLOATS:
         raise DTypeError(
-            f"values are {name}; products of PyTorch's and JAX's arrays are for {', '.join(FLOATS)}. Convert them.",
+            f"values are {name}; products of PyTorch's and JAX's arrays need {', '.join(FLOATS)}. Convert them.",
             code="wrong-dtype", argument="sp_a", value=name,
         )  # fmt: skip
     rows, inner = sp.dense_shape[::-1] if adjoint_a else sp.dense_shape
@@ -170,7 +170,7 @@ def _transposed(matrix: Any) -> Any:
 
 def sampled_addmm(indices: Any, values: Any, dense_shape: Any, mat1: Any, mat2: Any, beta: float = 1.0,
                   alpha: float = 1.0) -> SparseTensor:  # fmt: skip
-    """alpha · (mat1 @ mat2) at the given places, plus beta · values: only these elements of the product are computed.
+    """alpha · (mat1 @ mat2) at the given indices, plus beta · values; other elements of the product are not computed.
 
     Examples
     --------
@@ -222,5 +222,5 @@ def segment_mean(data: Any, indices: Any, segment_ids: Any, num_segments: Any = 
 
 def segment_sqrt_n(data: Any, indices: Any, segment_ids: Any, num_segments: Any = None,
                 sparse_gradient: bool = False) -> Any:  # fmt: skip
-    """The sum of the rows of each segment over the square root of their number."""
+    """The sum of the rows of each segment divided by the square root of their number."""
     return _pool("sparse_segment_sqrt_n", data, indices, segment_ids, num_segments, sparse_gradient)

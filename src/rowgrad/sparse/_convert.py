@@ -16,7 +16,7 @@ from rowgrad.sparse._tensor import SparseTensor, as_sparse
 
 
 def from_dense(tensor: Any) -> SparseTensor:
-    """The elements of `tensor` that are not 0, in the order of rows.
+    """Convert the nonzero elements of `tensor`, in row-major order.
 
     Examples
     --------
@@ -43,9 +43,9 @@ def from_dense(tensor: Any) -> SparseTensor:
 
 
 def to_dense(sp_input: Any, default_value: Any = 0, *, validate_indices: bool = True) -> Any:
-    """The dense tensor: the values at their places, `default_value` elsewhere.
+    """Convert to a dense tensor: the values at their indices, `default_value` elsewhere.
 
-    With `validate_indices`, indices must ascend, and none may occur twice; else the last value for a place stays.
+    With `validate_indices`, indices must ascend without duplicates; otherwise the last value of an index is used.
 
     Examples
     --------

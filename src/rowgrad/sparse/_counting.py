@@ -20,11 +20,11 @@ from rowgrad.sparse._tensor import SparseTensor, as_sparse, is_sparse
 
 def bincount(values: Any, weights: Any = None, axis: int | None = 0, minlength: int | None = None,
              maxlength: int | None = None, binary_output: bool = False) -> SparseTensor:  # fmt: skip
-    """How often each whole number occurs in a dense or sparse tensor; the result is sparse.
+    """Count how often each integer occurs in a dense or sparse tensor; the result is sparse.
 
-    With `axis` 0 all are counted together, with -1 row by row. `weights`, of the shape of `values`, are added up
-    instead; with `binary_output` each number that occurs counts 1. Numbers that are not below `maxlength` are left out;
-    the result has `minlength` columns or more.
+    With `axis` 0 all are counted together, with -1 row by row. If `weights`, of the shape of `values`, are given, they
+    are summed instead; with `binary_output` each number that occurs counts 1. Numbers of `maxlength` or more are left
+    out; the result has at least `minlength` columns.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def cross(inputs: Any, separator: str | None = None) -> SparseTensor:
 
 
 def cross_hashed(inputs: Any, num_buckets: int = 0, hash_key: int | None = None) -> SparseTensor:
-    """Cross features as hashes, in as many buckets as are asked for, or of 63 bits (see `cross`).
+    """Cross features as hashes, in `num_buckets` buckets, or of 63 bits if it is 0 (see `cross`).
 
     Examples
     --------

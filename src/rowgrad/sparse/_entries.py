@@ -19,14 +19,14 @@ from rowgrad.sparse._tensor import SparseTensor, as_sparse, sizes_for
 
 
 def reorder(sp_input: Any) -> SparseTensor:
-    """The entries in the order of rows; those with the same index stay in their order."""
+    """Sort entries in row-major order; those with the same index stay in their order."""
     sp = as_sparse(sp_input)
     found = functions(sp.values).sparse_reorder(sp.indices, sp.values, sizes_for(sp))
     return SparseTensor(found.output_indices, found.output_values, sp.dense_shape)
 
 
 def reshape(sp_input: Any, shape: Any) -> SparseTensor:
-    """The same entries in another shape of as many places; one length may be -1."""
+    """Reshape to a shape with the same number of elements; one length may be -1."""
     sp = as_sparse(sp_input)
     wanted = whole_numbers("shape", shape)
     found = raw_ops.SparseReshape(plain(sp.indices), np.array(sp.dense_shape, np.int64), wanted)
@@ -38,7 +38,7 @@ def _handed(array: Any, like: Any) -> Any:
 
 
 def transpose(sp_input: Any, perm: Sequence[int] | None = None) -> SparseTensor:
-    """The dimensions in another order, reversed by default; entries are put in order.
+    """Permute the dimensions, reversed by default; entries are sorted.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def transpose(sp_input: Any, perm: Sequence[int] | None = None) -> SparseTensor:
 
 
 def expand_dims(sp_input: Any, axis: int | None = None) -> SparseTensor:
-    """One more dimension, of length 1, before `axis`; the last by default."""
+    """Insert a dimension of length 1 before `axis`; at the end by default."""
     sp = as_sparse(sp_input)
     at = one_axis("axis", -1 if axis is None else axis, sp.ndim + 1)
     indices = np.insert(plain(sp.indices), at, 0, axis=1)
@@ -72,7 +72,7 @@ def expand_dims(sp_input: Any, axis: int | None = None) -> SparseTensor:
 
 
 def reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
-    """Another shape around the same entries: the smallest that holds them, or `new_shape`, none of it smaller."""
+    """Change the shape to the smallest that holds all entries, or to `new_shape`, which must not be smaller."""
     sp = as_sparse(sp_input)
     if new_shape is None:
         indices = plain(sp.indices)
@@ -91,7 +91,7 @@ def reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
 
 
 def retain(sp_input: Any, to_retain: Any) -> SparseTensor:
-    """The entries for which `to_retain`, a vector of booleans, is true.
+    """Keep the entries for which `to_retain`, a vector of booleans, is true.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def retain(sp_input: Any, to_retain: Any) -> SparseTensor:
 
 
 def slice(sp_input: Any, start: Any, size: Any) -> SparseTensor:
-    """A window: the entries from `start` on, `size` in each dimension, counted from there."""
+    """Cut out the window that begins at `start` and has the shape `size`."""
     sp = as_sparse(sp_input)
     begin, length = whole_numbers("start", start), whole_numbers("size", size)
     as_given = list if functions(sp.values).__name__ != "rowgrad" else np.array
@@ -119,7 +119,7 @@ def slice(sp_input: Any, start: Any, size: Any) -> SparseTensor:
 
 
 def split(sp_input: Any, num_split: int, axis: int) -> list[SparseTensor]:
-    """`num_split` parts along `axis`; the first ones are one longer, if there is a rest."""
+    """Split into `num_split` parts along `axis`; if there is a remainder, the first parts are longer by one."""
     sp = as_sparse(sp_input)
     if kind_of(sp.values) not in (arrays.TORCH, arrays.JAX):
         parts = raw_ops.SparseSplit(axis, sp.indices, sp.values, np.array(sp.dense_shape), num_split=num_split)
@@ -134,9 +134,9 @@ def split(sp_input: Any, num_split: int, axis: int) -> list[SparseTensor]:
 
 
 def concat(axis: int, sp_inputs: Sequence[Any], expand_nonconcat_dims: bool = False) -> SparseTensor:
-    """The tensors, one after the other along `axis`, in the order of rows.
+    """Concatenate tensors along `axis`, with entries in row-major order.
 
-    With `expand_nonconcat_dims`, other dimensions may differ in length, and the longest counts.
+    With `expand_nonconcat_dims`, other dimensions may differ in length; the result has the longest.
 
     Examples
     --------
@@ -180,7 +180,7 @@ def concat(axis: int, sp_inputs: Sequence[Any], expand_nonconcat_dims: bool = Fa
 
 
 def fill_empty_rows(sp_input: Any, default_value: Any) -> tuple[SparseTensor, Any]:
-    """An entry with `default_value` in every row that has none, and which rows these are."""
+    """Add an entry with `default_value` to every empty row, and return which rows were empty."""
     sp = as_sparse(sp_input)
     default: Any = default_value
     if kind_of(sp.values) is arrays.TORCH and arrays.kind_of(default) is not arrays.TORCH:
@@ -207,7 +207,7 @@ def eye(num_rows: int, num_columns: int | None = None, dtype: Any = "float32") -
 
 
 def map_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> SparseTensor:
-    """`op` on the values of sparse tensors that all have the same indices.
+    """Apply `op` to the values of sparse tensors that have the same indices.
 
     Examples
     --------
@@ -228,7 +228,7 @@ def map_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> SparseTenso
     for other in tensors[1:]:
         if other.dense_shape != first.dense_shape or not np.array_equal(plain(other.indices), plain(first.indices)):
             raise InvalidArgumentError(
-                "the tensors do not have the same indices and shape. Put them in order, or use `add` and its like.",
+                "the tensors have different indices or shapes. Use `rowgrad.sparse.reorder`, or functions like add.",
                 code="shape-mismatch",
                 argument="args",
             )
@@ -240,7 +240,7 @@ def map_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> SparseTenso
 
 
 def mask(a: Any, mask_indices: Any) -> RowGradient:
-    """A compact gradient without the rows `mask_indices`; `a` is a `RowGradient`, or rows and their ids."""
+    """Remove the rows `mask_indices` from a compact gradient; `a` is a `RowGradient`, or rows and their ids."""
     if not isinstance(a, tuple) or len(a) != 2:
         raise DTypeError(
             f"a is a {type(a).__name__}; it must be a RowGradient, or rows and their ids.", code="wrong-dtype",

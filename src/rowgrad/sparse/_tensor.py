@@ -15,12 +15,12 @@ SHOWN = 8  # entries that are printed before some are left out
 
 
 class SparseTensor:
-    """A tensor of which only some entries are stored: the others are 0.
+    """A tensor that stores only some entries; the others are 0.
 
     Parameters
     ----------
     indices : array of int64, [N, rank]
-        The index of each entry. Most operators want them in ascending order (see `reorder`) and none of them twice.
+        The index of each entry. Most operators need unique indices in ascending order (see `reorder`).
     values : array, [N]
         The value of each entry: an array of NumPy, PyTorch, JAX or TensorFlow.
     dense_shape : sequence of int
@@ -68,7 +68,7 @@ class SparseTensor:
 
     @property
     def ndim(self) -> int:
-        """How many dimensions it has."""
+        """The number of dimensions."""
         return len(self.dense_shape)
 
     @property
@@ -80,7 +80,7 @@ class SparseTensor:
         return int(self.values.shape[0])
 
     def with_values(self, values: Any) -> "SparseTensor":
-        """The same entries with other values."""
+        """Return a tensor with the same indices and other values."""
         return SparseTensor(self.indices, values, self.dense_shape)
 
     def check(self) -> "SparseTensor":
@@ -116,20 +116,20 @@ class SparseTensor:
     # Conversions
 
     def to_dense(self, default_value: Any = 0, *, validate_indices: bool = True) -> Any:
-        """The dense tensor, of the kind of the values (see `rowgrad.sparse.to_dense`)."""
+        """Convert to a dense tensor, of the kind of the values (see `rowgrad.sparse.to_dense`)."""
         from rowgrad.sparse._convert import to_dense
 
         return to_dense(self, default_value, validate_indices=validate_indices)
 
     @classmethod
     def from_dense(cls, tensor: Any) -> "SparseTensor":
-        """The elements of a dense tensor that are not 0 (see `rowgrad.sparse.from_dense`)."""
+        """Convert the nonzero elements of a dense tensor (see `rowgrad.sparse.from_dense`)."""
         from rowgrad.sparse._convert import from_dense
 
         return from_dense(tensor)
 
     def to_scipy(self, format: str = "coo") -> Any:
-        """A SciPy matrix of two dimensions: ``coo``, ``csr`` or another of its formats."""
+        """Convert to a SciPy matrix of two dimensions: ``coo``, ``csr`` or another of its formats."""
         import scipy.sparse  # type: ignore[import-untyped, unused-ignore]
 
         if self.ndim != 2:
@@ -144,7 +144,7 @@ class SparseTensor:
         return made.asformat(format)
 
     def to_torch(self, layout: str = "coo") -> Any:
-        """A sparse tensor of PyTorch, ``coo`` or ``csr``; gradients pass to values that are PyTorch's."""
+        """Convert to a sparse tensor of PyTorch, ``coo`` or ``csr``; differentiable if the values are PyTorch's."""
         import torch
 
         try:
@@ -159,7 +159,7 @@ class SparseTensor:
         return made if layout == "coo" else made.coalesce().to_sparse_csr()
 
     def to_jax(self) -> Any:
-        """A `jax.experimental.sparse.BCOO`."""
+        """Convert to a `jax.experimental.sparse.BCOO`."""
         from jax.experimental import sparse
 
         values = self.values if kind_of(self.values) is arrays.JAX else module_of_jax().asarray(plain(self.values))

@@ -1,4 +1,4 @@
-"""Tables on disk: rows and optimizer state in memory-mapped files, larger than memory, changed by whole steps."""
+"""Tables on disk: rows and optimizer state in memory-mapped files, larger than memory, committed in whole steps."""
 
 from rowgrad.tables._keys import KeyTable
 from rowgrad.tables._set import TableSet

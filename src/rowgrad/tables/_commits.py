@@ -37,7 +37,7 @@ class Commits:
             if writable and os.fstat(self._file).st_size != SIZE:
                 os.ftruncate(self._file, SIZE)
             if os.fstat(self._file).st_size != SIZE:
-                raise FileError(f"{self.path} is cut off. Open the table for writing, which makes it anew.",
+                raise FileError(f"{self.path} is truncated. Open the table for writing, which writes it again.",
                                 code="wrong-size")  # fmt: skip
             access = mmap.PROT_READ | mmap.PROT_WRITE if writable else mmap.PROT_READ
             self._numbers = np.frombuffer(mmap.mmap(self._file, SIZE, mmap.MAP_SHARED, access), np.int64)

@@ -36,7 +36,7 @@ def describe(rows: Any, width: Any, dtype: Any, optimizer: Any, keys: KeySetting
     for name, number, least in (("rows", rows, 0), ("width", width, 1)):
         if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < least:
             raise InvalidArgumentError(
-                f"{name} is {number!r}; it must be a whole number from {least} on.",
+                f"{name} is {number!r}; it must be a whole number, {least} or more.",
                 code="bad-size",
                 argument=name,
                 value=number,
@@ -78,7 +78,7 @@ def state_rows(optimizer: Any, width: int, dtype: "np.dtype[Any]") -> dict[str, 
         one, other = np.asarray(array), np.asarray(three[name])
         if not headers.is_state_name(name) or (one.ndim and one.shape[0] == other.shape[0]):
             raise InvalidArgumentError(
-                f"the optimizer's state {name!r} has shape {list(one.shape)} for 2 rows; tables keep arrays with a row "
+                f"the optimizer's state {name!r} has shape {list(one.shape)} for 2 rows; allowed: arrays with a row "
                 "for each row, and single numbers.",
                 code="bad-state",
                 argument="optimizer",
@@ -139,7 +139,7 @@ def whole_or_nothing(path: Path, remove: Callable[[], None]) -> Iterator[None]:
     except OSError as error:
         remove()
         raise FileError(
-            f"{path} cannot be made ({error.strerror}). Nothing is left of it; make room or choose another folder.",
+            f"{path} cannot be created ({error.strerror}). Nothing was written; make room or choose another folder.",
             code="disk-full" if is_full(error) else "cannot-write",
             argument="path",
         ) from error
@@ -152,7 +152,7 @@ def _may_replace(path: Path, overwrite: bool) -> lock.Lock | None:
     """Only a table, or an empty folder, is ever replaced, and only one that nobody is writing to: it is locked."""
     if not overwrite:
         raise FileError(
-            f"{path} exists already. Open it with `rowgrad.Table.open`, or pass overwrite=True.",
+            f"{path} already exists. Open it with `rowgrad.Table.open`, or pass overwrite=True.",
             code="exists",
             argument="path",
         )
@@ -237,7 +237,7 @@ def _state_fillers(state: dict[str, Array], given: Mapping[str, Fill]) -> "dict[
     unknown = [name for name in given if name not in state]
     if unknown:
         raise InvalidArgumentError(
-            f"state_initializers has {unknown[0]!r}; the optimizer keeps {', '.join(state) or 'nothing'}.",
+            f"state_initializers has {unknown[0]!r}; the optimizer has {', '.join(state) or 'no state'}.",
             code="bad-state",
             argument="state_initializers",
             value=unknown[0],
@@ -249,8 +249,8 @@ def _call(initializer: Callable[[int, Array], Any], first: int, block: Array) ->
     given = initializer(first, block)
     if given is not None:
         raise InvalidArgumentError(
-            f"the initializer gave back a {type(given).__name__}; it must fill the block it is given "
-            "(`block[:] = …`) and give back nothing.",
+            f"the initializer returned a {type(given).__name__}; it must fill the block that it gets "
+            "(`block[:] = …`) and return None.",
             code="bad-initializer",
             argument="initializer",
         )

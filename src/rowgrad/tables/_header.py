@@ -142,7 +142,7 @@ class Header:
         try:
             fields = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise _bad(where, f"is no JSON ({error})") from error
+            raise _bad(where, f"is not JSON ({error})") from error
         if not isinstance(fields, dict) or "rowgrad_table" not in fields:
             raise FileError(f"{where} is not the header of a table.", code="not-a-table")
         if fields["rowgrad_table"] not in (1, VERSION):
@@ -214,7 +214,7 @@ def _read(folder: Path) -> Header:
             f"{folder}: {what}. Make one with `rowgrad.Table.create`.", code="not-a-table", argument="path"
         ) from error
     except UnicodeDecodeError as error:
-        raise _bad(str(path), "is no text") from error
+        raise _bad(str(path), "is not text") from error
     except OSError as error:
         raise FileError(
             f"{path} cannot be read ({error.strerror}). Check the permissions of the folder.",
@@ -222,7 +222,7 @@ def _read(folder: Path) -> Header:
             argument="path",
         ) from error
     if len(data) > LARGEST:
-        raise _bad(str(path), "is far too long")
+        raise _bad(str(path), "is too long")
     return Header.parse(text, str(path))
 
 
@@ -257,7 +257,7 @@ def checksum_of(fields: Mapping[str, Any]) -> str:
 
 def _count(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        raise ValueError(f"{value!r} is no count")
+        raise ValueError(f"{value!r} is not a count")
     return value
 
 
@@ -269,5 +269,5 @@ def _known(name: Any, names: tuple[str, ...]) -> str:
 
 def _bad(where: str, what: str) -> FileError:
     return FileError(
-        f"{where} {what}. Copy the whole folder again, from where it came.", code="bad-header", argument="path"
+        f"{where} {what}. Copy the whole folder again from its source.", code="bad-header", argument="path"
     )

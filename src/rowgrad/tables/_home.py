@@ -74,7 +74,7 @@ def read_set(folder: Path) -> dict[str, Any]:
         with os.fdopen(regular.open_file(path, os.O_RDONLY), "rb") as file:
             text = file.read(4 * LARGEST_RECORD + 1)
         if len(text) > 4 * LARGEST_RECORD:
-            raise ValueError("it is far too long")
+            raise ValueError("it is too long")
         fields = json.loads(text)
     except (FileNotFoundError, NotADirectoryError) as error:
         what = "there is no such folder" if not folder.exists() else "it has no set.json, so it is not a set of tables"
@@ -88,7 +88,7 @@ def read_set(folder: Path) -> dict[str, Any]:
             argument="path",
         ) from error
     except (ValueError, RecursionError) as error:
-        raise _bad(path, f"is no JSON ({error})") from error
+        raise _bad(path, f"is not JSON ({error})") from error
     if not isinstance(fields, dict) or "rowgrad_table_set" not in fields:
         raise FileError(f"{path} is not that of a set of tables.", code="not-a-table-set", argument="path")
     if fields["rowgrad_table_set"] != VERSION:
@@ -144,6 +144,4 @@ def check_record(record: Any) -> Any:
 
 
 def _bad(path: Path, what: str) -> FileError:
-    return FileError(
-        f"{path} {what}. Copy the whole folder again, from where it came.", code="bad-header", argument="path"
-    )
+    return FileError(f"{path} {what}. Copy the whole folder again from its source.", code="bad-header", argument="path")

@@ -24,25 +24,25 @@ _KEY_BYTES = 40  # of work for each key: more than one thread pays from some tho
 
 
 class KeyTable:
-    """Gives rows to keys: 64-bit integers or strings, as many as there are rows.
+    """Assigns rows to keys: 64-bit integers or strings, at most one per row.
 
-    New keys get the least row that is free, in the order in which they come, so the same calls give the same rows
-    anywhere, with any number of threads. In memory by itself; ``Table.create(…, keys="int64")`` keeps one beside the
-    rows of a table on disk as ``table.keys``, where it is flushed with the table. See docs/tables.md.
+    New keys get the lowest free row, in their order, so the same calls give the same rows everywhere, with any number
+    of threads. A `KeyTable` is in memory; ``Table.create(…, keys="int64")`` stores one with a table on disk as
+    ``table.keys``, and flushes it with the table. See docs/tables.md.
 
     Parameters
     ----------
     rows : int
         How many rows there are.
     kind : {"int64", "string"}
-        What keys are: integers of up to 64 bits (unsigned ones by their bits), or text and bytes.
+        The type of keys: integers of up to 64 bits (unsigned ones by their bits), or text and bytes.
     max_bytes : int
         The longest string, in bytes of UTF-8, up to 4096.
     reserved : int
         Rows at the beginning that no key gets, such as one for all unknown keys.
     admit_after : int
-        How often `add` has to see a new key before it gets a row, up to 255. Counts of keys without a row are kept in
-        a sketch of 8 to 16 bytes a row: one is never too small, rarely too large, and fades with time.
+        How often `add` has to see a new key before it gets a row, up to 255. Keys without a row are counted in a sketch
+        of 8 to 16 bytes per row: counts are never too small, rarely too large, and decay with time.
 
     Examples
     --------
@@ -99,7 +99,7 @@ class KeyTable:
         rows = np.asarray(self.look_up([key], missing=-1))
         if rows.size != 1:
             raise InvalidArgumentError(
-                f"{rows.size} keys were given where one is asked for. Use `look_up`, which takes many.",
+                f"{rows.size} keys were given, but one is allowed. Use `look_up` for several.",
                 code="wrong-shape",
                 argument="key",
                 value=rows.shape,
@@ -111,14 +111,14 @@ class KeyTable:
 
     @property
     def clock(self) -> int:
-        """What `evict` counts age in: the steps of the table, or how often `tick` was called."""
+        """The clock for ages in `evict`: the steps of the table, or the number of calls of `tick`."""
         return int(self._numbers[0]) if self._table is None else self._table.steps
 
     def tick(self) -> None:
-        """Let the keys of a table in memory grow older by one; those of one on disk do with its steps."""
+        """Advance the clock of a table in memory by one; that of a table on disk advances with its steps."""
         if self._table is not None:
             raise InvalidArgumentError(
-                "keys of a table on disk grow older with its steps. Call `step`, `step_pooled` or `end_step` of it.",
+                "keys of a table on disk age with its steps. Call its `step`, `step_pooled` or `end_step`.",
                 code="part-of-table",
             )
         with self._guard:
@@ -126,20 +126,20 @@ class KeyTable:
 
     @property
     def refused(self) -> int:
-        """How many times a key got no row because none was free."""
+        """How many times a key got no row because all were taken."""
         return int(self._numbers[2])
 
     # Keys to rows
 
     def look_up(self, keys: Any, missing: int | None = None) -> Any:
-        """The row of each key, as int64 in the shape of `keys`; changes nothing.
+        """Return the row of each key, as int64 in the shape of `keys`, without adding keys.
 
         Parameters
         ----------
         keys : array of integers, or of text, any shape
-            Of NumPy, PyTorch, JAX or TensorFlow, or pyarrow for text; rows come as an array of the same framework.
+            Of NumPy, PyTorch, JAX or TensorFlow, or pyarrow for text; the result is an array of the same framework.
         missing : int, optional
-            What keys without a row get: by default row 0 if it is reserved, else -1.
+            The result for keys without a row: by default row 0 if it is reserved, otherwise -1.
         """
         absent = self._missing(missing)
         with self._guard:
@@ -163,7 +163,7 @@ class KeyTable:
         return _handed_back(output.reshape(shape), kind)
 
     def add(self, keys: Any, missing: int | None = None) -> Any:
-        """The row of each key; new keys get one, and all of them count as used now.
+        """Return the row of each key; new keys get one, and all keys are marked as used now.
 
         Keys that are not admitted yet, and those for which no row is free, get `missing` (see `look_up`).
         """
@@ -197,18 +197,18 @@ class KeyTable:
 
     def evict(self, *, older_than: int | None = None, count_below: int | None = None, keep: int | None = None,
               initializer: Any = 0.0) -> Array:  # fmt: skip
-        """Take the rows from keys that are not worth them, and tell which rows; other keys can get them now.
+        """Remove rarely used keys, and return their rows, which are free then.
 
         Parameters
         ----------
         older_than : int, optional
-            Evict keys that `add` has not seen within so many steps or ticks.
+            Evict keys that `add` has not seen for this many steps or ticks.
         count_below : int, optional
-            Evict keys that `add` has seen fewer times since they got their row. With both, either is enough.
+            Evict keys that `add` has seen fewer times since they got their row. With both, one condition is enough.
         keep : int, optional
-            Evict more, until so many are left: first those not seen for longest, of these the least counted.
+            Evict more, until this many are left: first those not seen for longest, of these the least counted.
         initializer : float, callable or tuple
-            What the rows of a table on disk become; see `Table.reset_rows`.
+            The new values of the rows of a table on disk; see `Table.reset_rows`.
 
         Returns
         -------
@@ -241,7 +241,7 @@ class KeyTable:
             return self._give_back(np.flatnonzero(gone), initializer)
 
     def remove(self, keys: Any, *, initializer: Any = 0.0) -> Array:
-        """Take the rows from `keys`, those that have one, and tell which rows, ascending; see `evict`."""
+        """Remove `keys`, and return the rows that they had, ascending; see `evict`."""
         with self._guard:
             self._check_writer()
             rows = np.unique(np.asarray(arrays.adopt(self.look_up(keys, missing=-1))).reshape(-1))
@@ -306,10 +306,10 @@ class KeyTable:
 
     @staticmethod
     def shard_of(keys: Any, ranks: int) -> Array:
-        """The rank, in [0, ranks), that each key belongs to, where keys are divided among processes.
+        """The rank, in [0, ranks), of each key, if keys are divided among processes.
 
-        The same in every process and version. Of an integer: MurmurHash3's 64-bit finalizer h of its bits, then
-        (h >> 32) · ranks >> 32; of a string the same of `features.fingerprint64`.
+        It is the same in every process and version. For an integer: MurmurHash3's 64-bit finalizer h of its bits, then
+        (h >> 32) · ranks >> 32; for a string the same with `features.fingerprint64`.
 
         Examples
         --------
@@ -332,7 +332,7 @@ class KeyTable:
     # Within
 
     def rebuild(self) -> None:
-        """Read the keys again, which another process has changed."""
+        """Read the keys again after another process has changed them."""
         with self._guard:
             self._is_indexed = False
 
@@ -355,7 +355,7 @@ class KeyTable:
         if found < 0 or self._seen[: self.reserved].any():
             raise FileError(
                 "two rows have the same key, or a reserved row has one: the file of the keys is damaged. Copy the "
-                "whole folder again, from where it came.",
+                "whole folder again from its source.",
                 code="bad-keys",
             )
         self._given_back = np.flatnonzero(free)

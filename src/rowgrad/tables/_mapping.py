@@ -43,10 +43,10 @@ def open_array(path: Path, dtype: "np.dtype[Any]", shape: tuple[int, ...], flags
     size, expected = os.fstat(file).st_size, file_size(shape, dtype)
     if size != expected:
         os.close(file)
-        how = "cut off" if size < expected else "too long"
+        how = "truncated" if size < expected else "too long"
         raise FileError(
             f"{path} is {how}: it has {size} bytes, and an array of shape {list(shape)} in {name_of(dtype)} takes "
-            f"{expected}. Copy the whole folder again, from where it came.",
+            f"{expected}. Copy the whole folder again from its source.",
             code="wrong-size",
             value=size,
         )
@@ -105,9 +105,9 @@ class Mapping:
         size = os.fstat(self._file).st_size if self._file >= 0 else self.size
         if size < self.size:
             raise FileError(
-                f"{self.path} was cut off while the table was open: it has {size} bytes, and had {self.size}. What was "
-                "not flushed is lost. Close the table with `close(flush=False)`, and copy the whole folder again, from "
-                "where it came.",
+                f"{self.path} was truncated while the table was open: it has {size} bytes, and had {self.size}. "
+                "Unflushed changes are lost. Close the table with `close(flush=False)`, and copy the whole folder "
+                "again from its source.",
                 code="wrong-size",
                 value=size,
             )

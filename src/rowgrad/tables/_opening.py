@@ -139,7 +139,7 @@ class View:
         with self._shared.locked(exclusive=False, patience=PATIENCE) as held:
             if not held or self._shared.is_torn:  # its writer ended, or is just beginning
                 if is_late:
-                    raise FileError(f"{self.home.folder} is between two steps, and nobody finishes it. Open it for "
+                    raise FileError(f"{self.home.folder} is between two steps, and no writer finishes it. Open it for "
                                     "writing.", code="table-locked")  # fmt: skip
                 return "wait"
             applied, complete = self._shared.applied, self._shared.complete

@@ -85,7 +85,7 @@ def recover(home: Home, shared: Commits) -> str | None:
     with shared.locked(exclusive=True, patience=PATIENCE) as held:
         if not held:
             raise FileError(
-                f"{home.folder} is being opened by a reader that does not go on. End it, and open the table again.",
+                f"{home.folder} is being opened by a reader that hangs. End it, and open the table again.",
                 code="table-locked",
                 argument="path",
             )

@@ -36,7 +36,7 @@ def check_place(file: int, path: Path) -> None:
     except FileNotFoundError:
         pass
     raise FileError(
-        f"{path} was replaced or removed while the table was open. The files that are there now are left as they are. "
+        f"{path} was replaced or removed while the table was open. The new files are not touched. "
         "Copy what is still needed from `array`, close this table with `close(flush=False)`, and open it again.",
         code="file-replaced",
     )
@@ -44,7 +44,7 @@ def check_place(file: int, path: Path) -> None:
 
 def missing(path: Path) -> FileError:
     """The error for a file that a table cannot do without."""
-    return FileError(f"{path} is missing. Copy the whole folder again, from where it came.", code="file-missing")
+    return FileError(f"{path} is missing. Copy the whole folder again from its source.", code="file-missing")
 
 
 def _irregular(path: Path, mode: int) -> FileError:
@@ -57,7 +57,7 @@ def _irregular(path: Path, mode: int) -> FileError:
     kind = next((name for test, name in kinds.items() if test(mode)), "a device")
     return FileError(
         f"{path} is {kind}, and the files of a table must be regular files. Remove it, or copy the whole folder again, "
-        "from where it came.",
+        "from its source.",
         code="not-a-regular-file",
         argument="path",
     )

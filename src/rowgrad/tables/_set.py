@@ -21,19 +21,19 @@ from rowgrad.tables._table import Table
 
 
 class TableSet(OpenFolder):
-    """Tables that make steps together: `flush` writes the changes of all of them and a record, or nothing.
+    """Tables that are committed together: `flush` writes the changes of all tables and a record, or nothing.
 
-    Made by `TableSet.create` and `TableSet.open`. ``tables["name"]`` is a `Table`; its steps never flush by
-    themselves, since other tables may not have made theirs: `end_step` does, when all have. See docs/tables.md.
+    Use `TableSet.create` or `TableSet.open`. ``tables["name"]`` is a `Table`; its steps do not flush, since other
+    tables may still have to make theirs. Call `end_step` when all have. See docs/tables.md.
 
     Attributes
     ----------
     path : Path
         The folder.
     recovered : {None, "replayed", "discarded"}
-        What opening found of a flush that was cut off, as for a `Table`.
+        What opening found of an interrupted flush, as for a `Table`.
     auto_flush : bool
-        Whether `end_step` flushes when much has changed.
+        Whether `end_step` flushes when changes exceed `max_dirty`.
 
     Examples
     --------
@@ -70,24 +70,24 @@ class TableSet(OpenFolder):
     @classmethod
     def create(cls, path: str | os.PathLike[str], *, max_dirty: int | None = None,
                auto_flush: bool = True) -> "TableSet":  # fmt: skip
-        """Make a folder for tables, without any so far, and open it; `create_table` adds them.
+        """Create an empty set in a new folder, and open it; `create_table` adds tables.
 
         Parameters
         ----------
         path : path
-            The folder to make.
+            The folder to create.
         max_dirty : int, optional
-            The bytes of changed pages, of all tables together, from which on `end_step` flushes; by default a quarter
-            of the memory this process can get.
+            `end_step` flushes if more bytes of changed pages than this, of all tables together, are in memory; by
+            default a quarter of the memory available to this process.
         auto_flush : bool
-            Whether `end_step` does that at all.
+            Whether `end_step` flushes.
         """
         folder = Path(path).absolute()
         options.check_system()
         options.max_dirty_of(max_dirty)
         if os.path.lexists(folder):
             raise FileError(
-                f"{folder} exists already. Open it with `rowgrad.TableSet.open`, or choose another path.",
+                f"{folder} already exists. Open it with `rowgrad.TableSet.open`, or choose another path.",
                 code="exists",
                 argument="path",
             )
@@ -104,14 +104,14 @@ class TableSet(OpenFolder):
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, mode: str = "r+", max_dirty: int | None = None,
              auto_flush: bool = True) -> "TableSet":  # fmt: skip
-        """Open a set of tables, finishing or undoing a flush that was cut off.
+        """Open a set of tables, finishing or undoing an interrupted flush.
 
         Parameters
         ----------
         path : path
             The folder.
         mode : {"r+", "r"}
-            To read and change, which one process can at a time; or to read only, which any number can beside it.
+            "r+" reads and writes, one process at a time; "r" only reads, in any number of processes.
         max_dirty, auto_flush
             As for `create`.
         """
@@ -128,7 +128,7 @@ class TableSet(OpenFolder):
                      initializer: Any = 0.0, progress: Callable[[int, int], None] | None = None,
                      state_initializers: dict[str, Callable[[int, Any], Any]] | None = None,
                      keys: Any = None) -> Table:  # fmt: skip
-        """Add a table to the set; what was changed before is flushed first. Arguments are those of `Table.create`."""
+        """Add a table to the set; earlier changes are flushed first. Arguments are those of `Table.create`."""
         store = self._check_writer()
         home.check_name(name)
         if name in self._tables:
@@ -181,21 +181,21 @@ class TableSet(OpenFolder):
 
     @property
     def max_dirty(self) -> int:
-        """The bytes of changed pages from which on `end_step` flushes."""
+        """`end_step` flushes if more bytes of changed pages than this are in memory."""
         return self.dirty.max_dirty
 
     # Commits
 
     def flush(self, record: Any = None) -> None:
-        """Write what has changed in all tables, and the record, to the disk, all or nothing.
+        """Write the changes of all tables, and the record, to the disk, all or nothing.
 
-        While it runs nobody else may write to the arrays. When it returns, the step is on the disk.
+        While it runs, other threads must not write to the arrays. When it returns, the step is on the disk.
 
         Parameters
         ----------
         record : JSON, optional
-            Anything of the caller's that belongs to the step: its number, the name of a checkpoint, the place in the
-            data. Up to 1 MB; the one before stays if none is given.
+            Your data that belongs to the step: its number, the name of a checkpoint, the position in the data set. Up
+            to 1 MB; by default the previous record stays.
         """
         store = self._check_writer()
         with self._guard:
@@ -208,7 +208,7 @@ class TableSet(OpenFolder):
         self.dirty.reset(store.commit(found, self._record, max_dirty))
 
     def end_step(self, record: Any = None) -> None:
-        """Tell that all tables have made their steps; flushes if much has changed, unless `auto_flush` is False."""
+        """Call this when all tables have made their steps; flushes beyond `max_dirty`, unless `auto_flush` is False."""
         self._check_writer()
         with self._guard:
             if record is not None:
@@ -217,12 +217,12 @@ class TableSet(OpenFolder):
                 self.flush()
 
     def snapshot(self, path: str | os.PathLike[str]) -> None:
-        """Copy all tables and the record as they are at the last flush; see `Table.snapshot`."""
+        """Copy all tables and the record as of the last flush; see `Table.snapshot`."""
         store = self._check_writer()
         snapshots.take(store, self._guard, Path(path).absolute())
 
     def refresh(self) -> Any:
-        """Show the last step that was flushed in all tables, and tell its record; for sets open for reading."""
+        """Update all tables of a set that is open for reading to the last flushed step, and return its record."""
         view = self._check_reader()
         with self._guard:
             view.refresh()
@@ -237,7 +237,7 @@ class TableSet(OpenFolder):
     # Its end
 
     def close(self, *, flush: bool = True) -> None:
-        """Flush, unless told otherwise or a step was interrupted, and let others open the set."""
+        """Flush, unless `flush` is False or a step was interrupted, and release the set for others."""
         if self._closed:
             return
         is_writer = self._is_writer()

@@ -28,7 +28,7 @@ _NO_REFLINK = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.
 def take(store: Store, guard: "threading.RLock", path: Path) -> None:
     """Make the copy at `path`. `guard` keeps commits out, and is held for a moment at a time only."""
     if os.path.lexists(path):
-        raise FileError(f"{path} exists already. Choose another path for the snapshot.", code="exists", argument="path")
+        raise FileError(f"{path} already exists. Choose another path for the snapshot.", code="exists", argument="path")
     new = unfinished(path)
     copy = Home(new, store.home.identity, {name: _place(new, store.home, name) for name in store.home.tables},
                 store.home.is_set)  # fmt: skip
@@ -103,7 +103,7 @@ def _copy_blocks(read: int, write: int) -> None:
         while at < end:
             block = os.pread(read, min(BLOCK, end - at), at)
             if not block:
-                raise OSError(errno.EIO, "the file was cut off while it was copied")
+                raise OSError(errno.EIO, "the file was truncated while it was copied")
             write_at(write, memoryview(block), at)
             at += len(block)
 

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 
 class Table(OpenFolder):
-    """A table of rows in a folder, larger than memory if need be, with the optimizer's state beside it.
+    """A table of rows in a folder, which may be larger than memory, with the optimizer's state.
 
-    Made by `Table.create` and `Table.open`. Rows are read from the disk when they are looked up; rows that are changed
-    stay in memory until `flush`, which writes all of them or none: a process that ends at any moment leaves the last
-    step that was flushed. See docs/tables.md.
+    Use `Table.create` or `Table.open`. Rows are read from the disk when they are looked up; changed rows stay in memory
+    until `flush`, which writes all of them or none: if a process is killed, the files hold the last flushed step. See
+    docs/tables.md.
 
     Attributes
     ----------
@@ -51,8 +51,8 @@ class Table(OpenFolder):
     steps : int
         The steps that the table has made; in the files, those of the last flush.
     recovered : {None, "replayed", "discarded"}
-        What opening found of a flush that was cut off: nothing; a complete journal, which was written into the files;
-        an incomplete one, which was thrown away.
+        What opening found of an interrupted flush: nothing; a complete journal, which was written into the files;
+        an incomplete one, which was discarded.
 
     Examples
     --------
@@ -111,31 +111,31 @@ class Table(OpenFolder):
         Parameters
         ----------
         path : path
-            The folder to make. It appears when the table is whole.
+            The folder to create. It appears when the table is complete.
         rows, width : int
             The shape; rows may be 0.
         dtype : {"float32", "float64", "float16", "bfloat16"} or NumPy type
             The type of the values.
         optimizer : optimizer of rowgrad.optim, optional
-            What `step` and `step_pooled` use. Its state is kept beside the rows.
+            The optimizer of `step` and `step_pooled`. Its state is stored with the rows.
         initializer : float, callable or tuple
-            The first values: a number (0 takes no room on the disk until rows are changed); a function that is given
-            the number of a first row and a block of rows to fill; ("uniform", scale, seed) for values in
+            The initial values: a number (0 takes no disk space until rows are changed); a function that is called with
+            the number of the first row and a block of rows to fill; ("uniform", scale, seed) for values in
             [−scale, scale), or ("normal", scale, seed) with the standard deviation scale.
         overwrite : bool
-            Replace the table that is there. Nothing but a table is ever replaced.
+            Whether to replace an existing table. Only a table is ever replaced.
         max_dirty : int, optional
-            The bytes of changed pages from which on a step ends with a flush; by default a quarter of the memory this
-            process can get.
+            A step ends with a flush if more bytes of changed pages than this are in memory; by default a quarter of the
+            memory available to this process.
         progress : callable, optional
-            Told (rows done, rows in all) while rows are filled. On a terminal, long fills show a bar without it.
+            Called with (rows done, rows in total) while rows are filled. By default a terminal shows a progress bar.
         state_initializers : dict of str to callable, optional
-            For arrays of the optimizer's state that do not begin as its `init` has them: functions like `initializer`.
+            Initial values of optimizer state that differ from those of its `init`: functions like `initializer`.
         keys : {"int64", "string"} or dict, optional
-            Keep a `KeyTable` beside the rows, as `table.keys`; a dict has its settings, such as
+            Store a `KeyTable` with the rows, as `table.keys`; a dict has its settings, such as
             ``{"kind": "string", "max_bytes": 40, "reserved": 1, "admit_after": 3}``.
         auto_flush : bool
-            Whether steps flush by themselves when changes come to more than `max_dirty`.
+            Whether steps flush automatically when changes exceed `max_dirty`.
 
         Raises
         ------
@@ -155,14 +155,14 @@ class Table(OpenFolder):
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, mode: str = "r+", max_dirty: int | None = None,
              auto_flush: bool = True) -> "Table":  # fmt: skip
-        """Open a table, finishing or undoing a flush that was cut off.
+        """Open a table, finishing or undoing an interrupted flush.
 
         Parameters
         ----------
         path : path
             The folder.
         mode : {"r+", "r"}
-            To read and change, which one process can at a time; or to read only, which any number can beside it.
+            "r+" reads and writes, one process at a time; "r" only reads, in any number of processes.
         max_dirty, auto_flush
             As for `create`.
 
@@ -185,7 +185,7 @@ class Table(OpenFolder):
 
     @property
     def array(self) -> "Array":
-        """The rows, [rows, width], in memory only as far as they are used; read-only with mode "r"."""
+        """The rows, [rows, width], memory-mapped; read-only with mode "r"."""
         return self._open_parts()["rows"].array
 
     @property
@@ -196,7 +196,7 @@ class Table(OpenFolder):
 
     @property
     def optimizer(self) -> Any:
-        """The optimizer, or None. Another one may be set if it keeps the same arrays, such as one with another rate."""
+        """The optimizer, or None. Assign one with the same state arrays, for example with another learning rate."""
         return self._optimizer
 
     @optimizer.setter
@@ -206,7 +206,7 @@ class Table(OpenFolder):
         has = self._store.headers[self._name].state
         if wanted != has:
             raise InvalidArgumentError(
-                f"the optimizer keeps {_listed(wanted)}, and the table has {_listed(has)}. Make a new "
+                f"the optimizer needs {_listed(wanted)}, but the table has {_listed(has)}. Make a new "
                 "table with this optimizer, and copy the rows.",
                 code="bad-state",
                 argument="optimizer",
@@ -215,13 +215,13 @@ class Table(OpenFolder):
 
     @property
     def keys(self) -> "KeyTable | None":
-        """The keys of the rows, if the table was made with some."""
+        """The keys of the rows, if the table was created with keys."""
         self._open_parts()
         return self._keys
 
     @property
     def max_dirty(self) -> int:
-        """The bytes of changed pages from which on a step ends with a flush."""
+        """A step ends with a flush if more bytes of changed pages than this are in memory."""
         return self._dirty.max_dirty
 
     @property
@@ -244,14 +244,14 @@ class Table(OpenFolder):
 
     def look_up(self, indices: Any, segment_ids: Any, combiner: str = "mean", weights: Any = None,
                 num_segments: int | None = None) -> Any:  # fmt: skip
-        """Rows `indices` pooled by segment; as `sparse_segment_mean` and the like do it.
+        """Pool the rows `indices` by segment, as `sparse_segment_mean` and its relatives do.
 
         Parameters
         ----------
         indices, segment_ids : int32 or int64, shape [N]
             The row and the segment of each entry; segments must not decrease.
         combiner : {"mean", "sqrtn", "sum"}
-            How the rows of a segment become one.
+            How the rows of a segment are reduced to one.
         weights : floats, shape [N], optional
             A factor for each entry; with combiner "sum" only.
         num_segments : int, optional
@@ -272,7 +272,7 @@ class Table(OpenFolder):
             )
         if combiner != "sum":
             raise InvalidArgumentError(
-                f"combiner is {combiner!r}, and weights go with sum only. Divide the weights of each segment first.",
+                f"combiner is {combiner!r}, but weights need sum. Divide the weights of each segment first.",
                 code="bad-combiner",
                 argument="combiner",
                 value=combiner,
@@ -283,13 +283,13 @@ class Table(OpenFolder):
         return pool(self.array, weights, indices, segment_ids, num_segments)
 
     def step(self, gradient: "RowGradient") -> None:
-        """Change rows and state by a compact gradient, with the table's optimizer. Flushes if much has changed."""
+        """Update rows and state with a compact gradient and the table's optimizer. Flushes beyond `max_dirty`."""
         rows = gradient.sorted_unique_indices
         self._change(rows, np.size(rows), lambda optimizer, state: optimizer.step(self.array, gradient, **state))
 
     def step_pooled(self, grad: Any, indices: Any, segment_ids: Any, *, combiner: str = "mean", weights: Any = None,
                     plan: "Plan | None" = None) -> None:  # fmt: skip
-        """The same by the gradient of a pooled look-up, which is never in memory; `plan` is as for the operators."""
+        """Update with the gradient of a pooled look-up, without computing the compact one; `plan` as for operators."""
         options = {} if weights is None else {"weights": weights}
         count = np.size(indices) if plan is None else plan.size
 
@@ -331,10 +331,10 @@ class Table(OpenFolder):
             self._end_step(self.rows if dense else count)
 
     def prefetch(self, rows: Any) -> None:
-        """Have the disk read `rows`, and what the optimizer keeps of them, while something else is done.
+        """Read `rows` and their optimizer state from the disk in the background.
 
-        For tables larger than memory: a look-up or a step reads the pages it needs one after another, and here they are
-        asked for at once. It is a hint: nothing waits for it, and it changes no result.
+        For tables larger than memory: a look-up or a step reads the pages it needs one after another; this requests
+        them all together. It is a hint: nothing waits for it, and it changes no result.
         """
         array = self._rows_of(rows)
         for part in self._open_parts().values():
@@ -342,10 +342,10 @@ class Table(OpenFolder):
                 part.prefetch(array)
 
     def touch(self, rows: Any) -> None:
-        """Tell that `rows` of `array` or of the state were changed by someone else.
+        """Mark `rows` as changed, after writing to `array` or to the state directly.
 
-        On Linux the system tracks that, and this only checks the rows; elsewhere it is needed. It counts no
-        step: `end_step` does, when the change is whole.
+        On Linux the system tracks changes, and this only checks the rows; elsewhere it is needed. It does not count a
+        step: call `end_step` when the change is complete.
         """
         self._check_writer()
         array = self._rows_of(rows)
@@ -364,13 +364,13 @@ class Table(OpenFolder):
         return array.reshape(-1).astype(np.int64, copy=False)
 
     def end_step(self) -> None:
-        """Count a step that was made by someone else, as `step` does; flushes if much has changed."""
+        """Count a step after writing to `array` directly, as `step` does; flushes beyond `max_dirty`."""
         self._check_writer()
         with self._guard:
             self._end_step(self.rows)
 
     def reset_rows(self, rows: Any, initializer: Any = 0.0) -> None:
-        """Give `rows` new first values, and their state that of the beginning; counts no step.
+        """Reinitialize `rows` and their state; does not count a step.
 
         Parameters
         ----------
@@ -397,7 +397,7 @@ class Table(OpenFolder):
             self._whole = True
 
     def keys_changed(self, rows: Any) -> None:
-        """Tell that the keys of `rows` changed; for `keys`."""
+        """Mark the keys of `rows` as changed; for `keys`."""
         parts = {name: part for name, part in self._parts.items() if name.startswith("keys.")}
         for name, part in parts.items():
             part.mark(rows if name in ("keys.key", "keys.seen", "keys.count") else None)
@@ -420,14 +420,14 @@ class Table(OpenFolder):
             self.flush()
 
     def flush(self) -> None:
-        """Write everything that has changed to the disk, all or nothing, and give back its memory.
+        """Write all changes to the disk, all or nothing, and release their memory.
 
-        While it runs nobody else may write to `array`; reading is fine. When it returns, the step is on the disk.
+        While it runs, other threads may read `array` but not write to it. When it returns, the step is on the disk.
 
         Raises
         ------
         FileError
-            The disk is full or failed. The changes are still in memory: make room, and flush again.
+            The disk is full or failed. The changes are still in memory: free disk space, and flush again.
         """
         store = self._check_writer()
         self._check_alone("flush")
@@ -436,7 +436,7 @@ class Table(OpenFolder):
             self._dirty.reset(left)
 
     def next_header(self) -> "Header":
-        """The header that a flush writes now; `RowgradError` if a step was interrupted in the middle."""
+        """The header that a flush would write now. Raises `RowgradError` if a step was interrupted."""
         header = self._store.headers[self._name]
         if not self._whole:
             raise RowgradError(
@@ -447,10 +447,10 @@ class Table(OpenFolder):
         return header.at(self.steps, None if self._optimizer is None else self._optimizer.as_dict())
 
     def snapshot(self, path: str | os.PathLike[str]) -> None:
-        """Copy the table as it is at the last flush to a new folder, while other threads go on training.
+        """Copy the table as of the last flush to a new folder, while other threads continue training.
 
-        The copy is a table like any other. It shares the blocks of this one where the file system can do that
-        (reflinks of Btrfs and XFS), and takes their room elsewhere. It appears when it is whole.
+        The copy is a table like any other. It shares disk blocks with this one if the file system supports it (reflinks
+        of Btrfs and XFS). It appears when it is complete.
 
         Raises
         ------
@@ -462,9 +462,9 @@ class Table(OpenFolder):
         snapshots.take(store, self._guard, Path(path).absolute())
 
     def refresh(self) -> int:
-        """Show the last step that was flushed, and tell it; for a table that is open for reading.
+        """Update a table that is open for reading to the last flushed step, and return that step.
 
-        `array`, and arrays and tensors made of it, show it in place. Nobody may read them meanwhile.
+        `array`, and arrays and tensors made of it, are updated in place. No thread may read them meanwhile.
         """
         self._check_alone("refresh")
         view = self._check_reader()
@@ -474,7 +474,7 @@ class Table(OpenFolder):
         return self.steps
 
     def follow(self) -> None:
-        """Take over what the files of a reader show by now."""
+        """Update to what the reader's files show now."""
         header = self._store.headers[self._name]
         self.steps = header.steps
         if header.optimizer is not None:
@@ -487,9 +487,9 @@ class Table(OpenFolder):
     # Its end
 
     def close(self, *, flush: bool = True) -> None:
-        """Flush, unless told otherwise or a step was interrupted, and let others open the table.
+        """Flush, unless `flush` is False or a step was interrupted, and release the table for others.
 
-        Whoever holds `array` keeps it as it is; it is no longer that of the table.
+        References to `array` stay valid, but are no longer connected to the table.
         """
         if self._closed:
             return
@@ -497,7 +497,7 @@ class Table(OpenFolder):
         self.end(flush=flush)
 
     def end(self, *, flush: bool) -> None:
-        """What `close` does."""
+        """Does the work of `close`."""
         is_writer = self._is_writer()
         try:
             if is_writer and flush and self._whole and self._owner is None:
@@ -521,10 +521,10 @@ class Table(OpenFolder):
         self.close()
 
     def check(self) -> None:
-        """Raise `FileError` if a file of the table was cut off since it was opened.
+        """Raise `FileError` if a file of the table was truncated since it was opened.
 
-        `array`, `state`, look-ups, steps and flushes do this first. Reading an array over a file that was cut off
-        would end the process; whoever keeps such an array can call this before using it.
+        `array`, `state`, look-ups, steps and flushes do this first. Reading an array over a truncated file would kill
+        the process; code that holds such an array can call this before using it.
         """
         for part in self._parts.values():
             part.check_size()

@@ -1,8 +1,8 @@
-"""rowgrad for people who have TensorFlow, or come from it.
+"""rowgrad for users of TensorFlow, and for those who migrate from it.
 
-`load_checkpoint` reads checkpoints, SavedModels and files of Keras, and needs no TensorFlow. All else does, and is
+`load_checkpoint` reads checkpoints, SavedModels and Keras files, and does not need TensorFlow. The rest does, and is
 loaded when it is first used: the operators and look-ups as differentiable functions of tensors, eager and inside
-`tf.function`, and `patch`, which puts them under TensorFlow's own look-ups. Type checkers read `__init__.pyi`.
+`tf.function`, and `patch`, which replaces TensorFlow's own look-ups. Type checkers read `__init__.pyi`.
 """
 
 from importlib import import_module as _import_module

@@ -59,7 +59,7 @@ class Entry(NamedTuple):
         shape = message.message(2)
         sizes = tuple(each.number(1) for each in shape.messages(2))
         if shape.number(3) or any(size < 0 for size in sizes):
-            raise Damage("a tensor has no certain shape")
+            raise Damage("a tensor has an unknown shape")
         code = message.number(1)
         slices = tuple(
             tuple((extent.number(1), extent.number(2) if extent.has(2) else None) for extent in each.messages(1))
@@ -67,7 +67,7 @@ class Entry(NamedTuple):
         )
         numbers = message.number(3), message.number(4), message.number(5)
         if min(numbers) < 0:
-            raise Damage("a tensor has a negative place")
+            raise Damage("a tensor has a negative offset")
         return cls(_NAMES.get(code, f"type {code}"), sizes, *numbers, message.fixed32(6), slices)
 
 
@@ -91,7 +91,7 @@ class Bundle:
         if header.number(2):
             raise Damage("it was written on a big-endian machine, which is not supported")
         if header.message(3).number(2) > 1:
-            raise Damage("it needs a later TensorFlow than is known")
+            raise Damage("it needs a newer TensorFlow than this reader supports")
         entries, slices = {}, {}
         for key, value in stored.items():
             entry = Entry.parse(value)
@@ -220,7 +220,7 @@ class Bundle:
             self._maps[entry.shard] = memoryview(mapped)
         data = self._maps[entry.shard]
         if entry.offset + entry.size > len(data):
-            raise Damage(f"the file has {len(data)} bytes and must have {entry.offset + entry.size}: it is cut off")
+            raise Damage(f"the file has {len(data)} bytes and must have {entry.offset + entry.size}: it is truncated")
         return data[entry.offset : entry.offset + entry.size]
 
     def _shard(self, number: int) -> Path:

@@ -24,7 +24,7 @@ MOST_STATE = 1 << 20  # bytes of a file `checkpoint` that are read
 
 
 class Variable(NamedTuple):
-    """What is known of a variable without reading it.
+    """The description of a variable, available without reading its values.
 
     Attributes
     ----------
@@ -35,9 +35,9 @@ class Variable(NamedTuple):
     dtype : str
         Its type, by TensorFlow's name, such as "float32", "bfloat16" or "string".
     key : str
-        What it is stored as.
+        Its key in the file.
     variable, optimizer, slot : str or None
-        Of an optimizer's state: the name of the variable it belongs to, the optimizer, and what it is called there.
+        For optimizer state: the name of the variable it belongs to, the optimizer, and its name there.
     """
 
     name: str
@@ -66,19 +66,19 @@ class Source(Protocol):
 
 
 class Checkpoint(Mapping[str, Array]):
-    """The variables of a checkpoint by name. Made by `load_checkpoint`.
+    """The variables of a checkpoint by name; the result of `load_checkpoint`.
 
     Arrays are read-only, and memory-mapped where the file allows it: they are read from the disk when they are used,
-    and may be unaligned. A variable that was saved in slices is put together when it is asked for.
+    and may be unaligned. A variable that was saved in slices is assembled when it is used.
 
     Attributes
     ----------
     path : Path
         The checkpoint: the path of its index without the ending, or of the Keras file.
     variables : dict of str to Variable
-        What is known of each variable without reading it, optimizers' state included.
+        A description of each variable, including optimizer state, available without reading it.
     settings : dict
-        The settings of the optimizer, where the file has them (`.keras` files do); else empty.
+        The settings of the optimizer if the file has them (`.keras` files do), otherwise empty.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Checkpoint(Mapping[str, Array]):
         return f"Checkpoint({str(self.path)!r}, {len(self)} variables, {size} bytes)"
 
     def rows(self, name: str, first: int, last: int) -> Array:
-        """The rows [first, last) of a variable, without the others: what tables larger than memory are copied by.
+        """Read only the rows [first, last) of a variable, for example to copy tables larger than memory.
 
         Parameters
         ----------
@@ -125,7 +125,7 @@ class Checkpoint(Mapping[str, Array]):
         found = self.variables[name]
         if not found.shape or not 0 <= first <= last <= found.shape[0]:
             raise InvalidArgumentError(
-                f"the rows {first} to {last} are asked for of {name!r}, whose shape is {list(found.shape)}.",
+                f"the rows {first} to {last} are not in {name!r}, whose shape is {list(found.shape)}.",
                 code="bad-range",
                 argument="first",
                 value=first,
@@ -133,33 +133,33 @@ class Checkpoint(Mapping[str, Array]):
         return self._source.rows(found.key, first, last)
 
     def slots(self, name: str) -> dict[str, str]:
-        """An optimizer's state of a variable: the name of each, by what it is called in the optimizer."""
+        """The names of the optimizer state of a variable, by their names in the optimizer."""
         return {each.slot: each.name for each in self.variables.values() if each.variable == name and each.slot}
 
     def optimizer(self, name: str, **settings: Any) -> "tuple[Optimizer, dict[str, Array]]":
-        """The optimizer that trained a variable, as one of `rowgrad.optim`, and its state, to continue with.
+        """Return the optimizer that trained a variable, as one of `rowgrad.optim`, and its state, to continue training.
 
-        Adagrad, Adam and FTRL, of Keras or of TensorFlow. The learning rate is read from the checkpoint, if it is
-        there; other settings are in `.keras` files only, and have Keras' defaults elsewhere.
+        Supported are Adagrad, Adam and FTRL, of Keras or of TensorFlow. The learning rate is read from the checkpoint
+        if it is there; other settings are in `.keras` files only, and have Keras' defaults otherwise.
 
         Parameters
         ----------
         name : str
             The variable.
         **settings
-            Settings of the optimizer that are known better, such as ``lr=0.1``.
+            Settings of the optimizer that override those of the checkpoint, such as ``lr=0.1``.
 
         Returns
         -------
         optimizer : rowgrad.optim.Optimizer
-            Its next step is the next one of TensorFlow, but for what docs/from_tensorflow.md tells of Adam's epsilon.
+            Its next step equals TensorFlow's next step, except for Adam's epsilon (docs/from_tensorflow.md).
         state : dict of str to ndarray
-            Copies, which may be changed.
+            Writable copies.
 
         Raises
         ------
         InvalidArgumentError
-            The variable has no state, or that of another optimizer, or the learning rate is not known.
+            The variable has no state or that of another optimizer, or the learning rate is unknown.
         """
         found = moved(self, name, settings)
         return found.optimizer, found.state(self)
@@ -170,7 +170,7 @@ class Checkpoint(Mapping[str, Array]):
         Parameters
         ----------
         progress : callable, optional
-            Told the name of each variable that was read.
+            Called with the name of each variable that was read.
 
         Raises
         ------
@@ -189,19 +189,19 @@ class Checkpoint(Mapping[str, Array]):
 
 
 def load_checkpoint(path: str | os.PathLike[str], *, verify: bool = False) -> Checkpoint:
-    """The variables of a TensorFlow checkpoint, a SavedModel or a Keras file. TensorFlow is not needed.
+    """Read the variables of a TensorFlow checkpoint, a SavedModel or a Keras file. TensorFlow is not needed.
 
-    Variables of TensorFlow 1 have their names. Those of TensorFlow 2 have the name they were made with where it is
-    the only such, else the shortest path to them from the object that was saved. State of optimizers is called
+    Variables of TensorFlow 1 keep their names. Those of TensorFlow 2 have the name they were created with if it is
+    unique, otherwise the shortest path to them from the saved object. Optimizer state is named
     ``variable@optimizer/slot``, such as ``"user/embeddings@optimizer/accumulator"``.
 
     Parameters
     ----------
     path : path
-        A checkpoint (the path without ``.index``, as TensorFlow gives it), a folder with a file ``checkpoint``, of
-        which the latest is meant, a SavedModel, or a file of Keras (``.keras``, ``.h5``; these need h5py).
+        A checkpoint (the path without ``.index``, as in TensorFlow), a folder with a file ``checkpoint``, which names
+        the latest, a SavedModel, or a Keras file (``.keras``, ``.h5``; these need h5py).
     verify : bool
-        Compare all variables with their checksums now. Else each is when it is first used.
+        Whether to compare all variables with their checksums now. By default each is compared when it is first used.
 
     Returns
     -------
@@ -211,8 +211,8 @@ def load_checkpoint(path: str | os.PathLike[str], *, verify: bool = False) -> Ch
     Raises
     ------
     FileError
-        There is no such checkpoint, or it is damaged (code ``damaged-checkpoint``): the message tells which file and,
-        if it is not the index, which variable. Keras' files have no checksums of their own.
+        The checkpoint does not exist, or is damaged (code ``damaged-checkpoint``): the message names the file and, if
+        it is not the index, the variable. Keras files have no checksums.
     """
     if not isinstance(path, str | os.PathLike):
         raise DTypeError(
@@ -281,7 +281,7 @@ def _prefix(path: Path) -> Path:
         raise FileError(f"{path} {what}.", hint, code="no-such-file", argument="path")
     is_there = path.is_file()
     raise FileError(
-        f"{path} {'is not a checkpoint of TensorFlow' if is_there else f'is no checkpoint: there is no {path}.index'}.",
+        f"{path} is not a checkpoint{' of TensorFlow' if is_there else f': there is no {path}.index'}.",
         "a checkpoint is named by its path without .index, a SavedModel by its folder.",
         code="no-such-file",
         argument="path",
@@ -301,7 +301,7 @@ def _latest(folder: Path) -> Path:
     for prefix in (folder / named, folder / named.name):
         if prefix.with_name(f"{prefix.name}.index").is_file():
             return prefix
-    raise FileError(f"{state} names {named}, which is not there.", "name another checkpoint of the folder.",
+    raise FileError(f"{state} names {named}, which does not exist.", "name another checkpoint of the folder.",
                     code="no-such-file", argument="path")  # fmt: skip
 
 

@@ -77,7 +77,7 @@ def guarded(path: Path, read: Callable[[], Any]) -> Any:
     except (RowgradError, MemoryError):
         raise
     except Exception as error:
-        raise damaged(f"{path} is not a whole file of Keras ({first_line(error)}).") from error
+        raise damaged(f"{path} is not a valid Keras file ({first_line(error)}).") from error
 
 
 def open_keras(path: Path) -> Checkpoint:

@@ -53,7 +53,7 @@ def of_graph(data: bytes, keys: Iterable[str]) -> dict[str, Name]:
     for node in nodes:
         targets = [*node.children.values(), *(number for slot in node.slots for number in (slot[0], slot[2]))]
         if any(not 0 <= target < len(nodes) for target in targets):
-            raise Damage("its object graph names an object that is not there")
+            raise Damage("its object graph names an object that does not exist")
     wanted = set(keys)
     values = {
         number: (full, key)

@@ -15,7 +15,7 @@ def varint(data: Buffer, at: int) -> tuple[int, int]:
     value = shift = 0
     while shift < 70:
         if at >= len(data):
-            raise Damage("a number is cut off")
+            raise Damage("a number is truncated")
         byte = data[at]
         at += 1
         value |= (byte & 127) << shift
@@ -45,7 +45,7 @@ def fields(data: Buffer) -> Iterator[tuple[int, Any]]:
             case kind:
                 raise Damage(f"a message has a field of the unknown kind {kind}")
         if size > end - at:
-            raise Damage("a message is cut off")
+            raise Damage("a message is truncated")
         yield key >> 3, bytes(data[at : at + size])
         at += size
 
@@ -89,7 +89,7 @@ class Message:
 
 def _checked(value: Any, kind: type) -> Any:
     if not isinstance(value, kind):
-        raise Damage("a field is of another kind than it must be")
+        raise Damage("a field is of the wrong kind")
     return value
 
 

@@ -22,7 +22,7 @@ class _Place(NamedTuple):
 def items(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """The keys and values of a table, in order; each block is checked against its checksum."""
     if len(data) < FOOTER or int.from_bytes(data[-8:], "little") != MAGIC:
-        raise Damage("it does not end as an index of TensorFlow does: it is cut off, or of another format")
+        raise Damage("it does not end as an index of TensorFlow does: it is truncated, or of another format")
     footer = data[-FOOTER:-8]
     _, at = _place(footer, 0)  # of a block of statistics, which TensorFlow leaves empty
     index, _ = _place(footer, at)
@@ -59,10 +59,10 @@ def _block(data: bytes, place: _Place) -> bytes:
 def _pairs(body: bytes) -> Iterator[tuple[bytes, bytes]]:
     """The entries of a block; a key is stored without what it shares with the one before it."""
     if len(body) < 4:
-        raise Damage("a block is cut off")
+        raise Damage("a block is truncated")
     end = len(body) - 4 - 4 * struct.unpack("<I", body[-4:])[0]
     if end < 0:
-        raise Damage("a block is cut off")
+        raise Damage("a block is truncated")
     at, key = 0, b""
     while at < end:
         shared, at = varint(body, at)

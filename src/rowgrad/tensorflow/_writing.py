@@ -194,7 +194,7 @@ def write_tables(
         shutil.rmtree(new, ignore_errors=True)
         if isinstance(error, OSError):
             raise FileError(
-                f"{path} cannot be made ({error.strerror}). Nothing is left of it.", code="cannot-write"
+                f"{path} cannot be created ({error.strerror}). Nothing was written.", code="cannot-write"
             ) from error
         raise
     return folders
@@ -242,7 +242,7 @@ def check_tables(checkpoint: Checkpoint, names: list[str]) -> None:
 def _check_replaceable(path: Path, *, overwrite: bool) -> None:
     """Only what was written here is ever replaced."""
     if not overwrite:
-        raise FileError(f"{path} exists already.", "--force overwrites it.", code="exists")
+        raise FileError(f"{path} already exists.", "--force overwrites it.", code="exists")
     try:
         tables = json.loads((path / MANIFEST).read_text())["tables"].values()
         strange = sorted({each.name for each in path.iterdir()} - {MANIFEST, REST, *tables})

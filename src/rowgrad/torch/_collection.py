@@ -33,21 +33,21 @@ from rowgrad.torch._trained_tables import TrainedTables
 
 
 class EmbeddingBagCollection(WithOptimizer, nn.Module):
-    """Tables of embeddings for many features: looks up the bags of all features and pools each, in one call.
+    """Embedding tables for many features: looks up the bags of all features and pools each, in one call.
 
     Parameters
     ----------
     tables : list of EmbeddingBagConfig
         The tables. They may differ in width, type and pooling, and have several features each.
     is_weighted : bool
-        Whether ids have weights: those of `features` are used then, else ignored.
+        Whether ids have weights. If False, weights of `features` are ignored.
     device : optional
-        Where new tables are.
+        The device of new tables.
     fused_optimizer : rowgrad.optim optimizer, or dict of table name to optimizer, optional
-        Changes the rows of the tables in the backward pass, as in `EmbeddingBag`. In a dict, None means a table that
-        `torch.optim` trains.
+        Updates the rows of the tables in the backward pass, as in `EmbeddingBag`. In a dict, None means that
+        `torch.optim` trains the table.
     sparse : bool
-        Whether gradients of tables that have no fused optimizer are sparse, of the rows that were looked up.
+        Whether gradients of tables without a fused optimizer are sparse, with only the rows that were looked up.
 
     Attributes
     ----------
@@ -113,11 +113,11 @@ class EmbeddingBagCollection(WithOptimizer, nn.Module):
         sparse: bool | None = None,
         **settings: Any,
     ) -> "EmbeddingBagCollection":
-        """A collection of the tables of PyTorch's layers, a list of them or a dict by name.
+        """Return a collection of the tables of PyTorch layers, given as a list or as a dict by name.
 
-        They have one `Parameter` each with `modules`, so that an optimizer made for these trains the collection too.
-        Tables of a list are named t0, t1, …; each has one feature, named as the table, unless `feature_names` has
-        others for it. `sparse` is that of the modules by default.
+        It shares the `Parameter` of each module, so that an optimizer made for `modules` trains the collection too.
+        Tables of a list are named t0, t1, …; each has one feature, named as the table, unless `feature_names` lists
+        others for it. By default `sparse` is that of the modules.
 
         Examples
         --------
@@ -133,7 +133,7 @@ class EmbeddingBagCollection(WithOptimizer, nn.Module):
             given = {layer.sparse for layer in layers}
             if len(given) > 1:
                 raise InvalidArgumentError(
-                    "some of the modules are sparse and some are not, and a collection is one of both. Pass sparse=….",
+                    "some of the modules are sparse and others are not; a collection needs one setting. Pass sparse=….",
                     code="wrong-argument",
                     argument="sparse",
                 )
@@ -160,7 +160,7 @@ class EmbeddingBagCollection(WithOptimizer, nn.Module):
         return self._optimizer
 
     def embedding_bag_configs(self) -> list[configs.EmbeddingBagConfig]:
-        """What describes the tables."""
+        """The configurations of the tables."""
         return self._configs
 
     def is_weighted(self) -> bool:
@@ -168,12 +168,12 @@ class EmbeddingBagCollection(WithOptimizer, nn.Module):
         return self._is_weighted
 
     def feature_names(self) -> list[str]:
-        """The features in the order that `pool` takes them in: table by table."""
+        """The features in the order that `pool` expects: table by table."""
         return list(self._features)
 
     @property
     def device(self) -> torch.device:
-        """Where the tables are."""
+        """The device of the tables."""
         return next(self.parameters()).device
 
     def reset_parameters(self) -> None:
@@ -193,14 +193,14 @@ class EmbeddingBagCollection(WithOptimizer, nn.Module):
         Parameters
         ----------
         features : KeyedJaggedTensor, or dict of feature name to ids
-            Keys in any order; features that no table has, are ignored. The ids in a dict are a matrix with a bag a row,
-            (ids, offsets) or (ids, offsets, weights) with offsets that begin with 0 and end with the number of ids, a
-            `JaggedTensor`, or a jagged nested tensor.
+            Keys in any order; features that no table has are ignored. The ids in a dict are a matrix with one bag per
+            row, (ids, offsets) or (ids, offsets, weights) with offsets that begin with 0 and end with the number of
+            ids, a `JaggedTensor`, or a jagged nested tensor.
 
         Returns
         -------
         KeyedTensor, shape [batch, Σ widths]
-            The pooled rows of each feature, table by table; where several tables have a feature, its keys are
+            The pooled rows of each feature, table by table; if several tables have a feature, its keys are
             ``feature@table``. An empty bag is 0. Tables of different types give the type that they promote to.
         """
         with _scalars():
@@ -208,7 +208,7 @@ class EmbeddingBagCollection(WithOptimizer, nn.Module):
         return keyed(self._names, self._widths, self.pool(*found))
 
     def pool(self, values: Tensor, offsets: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Look up and pool bags that come as plain tensors.
+        """Look up and pool bags given as plain tensors.
 
         Parameters
         ----------
@@ -226,7 +226,7 @@ class EmbeddingBagCollection(WithOptimizer, nn.Module):
         Raises
         ------
         OutOfRangeError
-            An id is not in its table; says which feature, table and position. No table has been changed.
+            An id is not in its table; the message names the feature, the table and the position. No table has changed.
         InvalidArgumentError, DTypeError
             Shapes, offsets or types are wrong.
         """
@@ -331,7 +331,7 @@ class EmbeddingBagCollection(WithOptimizer, nn.Module):
         self._number = number_of(self)
 
     def update_table(self, table: str, grad: Any, *entries: Tensor) -> None:
-        """What a compiled program calls in its backward pass."""
+        """Update a table; compiled programs call this in their backward pass."""
         with torch.no_grad():
             Pass(self).update(table, self.embedding_bags[table].weight, grad, *entries)
 
@@ -417,10 +417,10 @@ class EmbeddingBagCollection(WithOptimizer, nn.Module):
 
     @contextmanager
     def accumulate(self) -> Iterator[None]:
-        """Make one step of the fused optimizers out of the backward passes within this block, when it ends.
+        """Combine the backward passes within this block into one step of the fused optimizers, when the block ends.
 
-        The step is that of one pass over all their batches: bit for bit for tables of one feature, for others up to
-        rounding. Until then the gradients of the pooled rows are kept. After an exception there is no step.
+        The step equals that of one pass over all their batches: bit for bit for tables of one feature, for others up to
+        rounding. Until then the gradients of the pooled rows are stored. After an exception there is no step.
         """
         if self._held is not None:
             raise InvalidArgumentError(

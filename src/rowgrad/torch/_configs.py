@@ -26,19 +26,19 @@ class EmbeddingBagConfig:
     Parameters
     ----------
     name : str
-        The name of the table, which its parameters have in the state_dict.
+        The name of the table, also in the state_dict.
     num_embeddings, embedding_dim : int
         Its rows and columns.
     feature_names : list of str
         The features that are looked up in it; by default one, named as the table.
     pooling : {"sum", "mean", "sqrtn"}
-        How the rows of a bag become one; TorchRec's `PoolingType` is taken too.
+        How the rows of a bag are reduced to one; TorchRec's `PoolingType` is accepted too.
     data_type : torch.dtype
-        float32, float64, float16 or bfloat16; TorchRec's `DataType` is taken too.
+        float32, float64, float16 or bfloat16; TorchRec's `DataType` is accepted too.
     weight_init_min, weight_init_max : float, optional
         A new table is drawn from the uniform distribution between them, by default ±sqrt(1 / embedding_dim).
     init_fn : callable, optional
-        Fills a new table instead.
+        Initializes a new table instead.
 
     Examples
     --------
@@ -189,7 +189,7 @@ def checked(tables: Sequence[Any]) -> list[EmbeddingBagConfig]:
             )
         if len(set(table.feature_names)) != len(table.feature_names):
             raise InvalidArgumentError(
-                f"tables[{i}] has the features {table.feature_names}; each stands once. Leave the repeated one out.",
+                f"tables[{i}] has the features {table.feature_names}; each may occur once. Leave the repeated one out.",
                 code="repeated-key",
                 argument="tables",
                 position=i,

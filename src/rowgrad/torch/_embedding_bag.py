@@ -37,45 +37,45 @@ class EmbeddingBag(WithOptimizer, nn.EmbeddingBag):
     """A table of embeddings; looks up bags of ids and pools the rows of each bag.
 
     It is a `torch.nn.EmbeddingBag`, with the same arguments in the same order; `combiner` and `fused_optimizer` are
-    given by name.
+    keyword-only.
 
     Parameters
     ----------
     num_embeddings, embedding_dim : int
         The rows and columns of the table.
     max_norm : float, optional
-        Rows that are looked up and longer than this are shortened to it, in the table.
+        Looked-up rows with a larger norm are scaled down to this norm, in the table.
     norm_type : float
-        Which norm that is.
+        The p of the p-norm for `max_norm`.
     scale_grad_by_freq : bool
         Whether the gradient of a row is divided by how often the row occurs in the batch.
     mode : {"mean", "sum", "sqrtn", "max"}
         PyTorch's name for `combiner`.
     sparse : bool
-        Whether the gradient of the table is a sparse tensor, of the rows that were looked up only: it is coalesced, and
-        `torch.optim.SGD`, `Adagrad` and `SparseAdam` take it without another sort. Else it is dense.
+        Whether the gradient of the table is a sparse tensor with only the rows that were looked up. It is coalesced, so
+        `torch.optim.SGD`, `Adagrad` and `SparseAdam` do not sort it again. If False, the gradient is dense.
     _weight : tensor, optional
         The table, instead of a new one drawn from the normal distribution.
     include_last_offset : bool
         Whether offsets end with the number of ids. The last bag reaches to the last id in any case.
     padding_idx : int, optional
-        A row that only fills bags up: it counts nowhere and gets no gradient. Negative numbers count from the end.
+        The id used for padding: it is ignored and gets no gradient. Negative numbers count from the end.
     device, dtype
-        Of the new table.
+        Device and type of the new table.
     combiner : {"mean", "sum", "sqrtn", "max"}
-        How the rows of a bag become one. sqrtn is their sum divided by the square root of their number.
+        How the rows of a bag are reduced to one. sqrtn is their sum divided by the square root of their number.
     fused_optimizer : rowgrad.optim optimizer, optional
-        Changes the rows of the table in the backward pass, without their gradient ever being in memory; the table then
-        needs no other optimizer, and has no ``.grad``. Each backward pass is a step; `accumulate` makes one step of
-        several. Its state is saved with the layer, in the type that it is computed in: casts of the layer leave it.
+        Updates the rows of the table in the backward pass, without storing their gradient; the table then needs no
+        other optimizer, and has no ``.grad``. Each backward pass is a step; `accumulate` combines several into one.
+        Its state is saved with the layer, in the type that it is computed in: casting the layer does not change it.
 
     Attributes
     ----------
     grad_scaler : torch.amp.GradScaler, optional
-        Assign the scaler that multiplies the loss: the fused optimizer then divides gradients by its scale, and leaves
-        the table as it is where they are not finite. Without it, the scale would go into the table.
+        Assign the scaler that multiplies the loss: the fused optimizer then divides gradients by its scale, and skips
+        the step if they are not finite. Without it, the table would be updated with scaled gradients.
     skipped_steps : int
-        How many steps were left out for that reason.
+        How many steps were skipped for that reason.
 
     Examples
     --------
@@ -113,7 +113,7 @@ class EmbeddingBag(WithOptimizer, nn.EmbeddingBag):
         if scale_grad_by_freq and (combiner == "max" or fused_optimizer is not None):
             other = "the combiner max" if combiner == "max" else "a fused optimizer"
             raise InvalidArgumentError(
-                f"scale_grad_by_freq does not go with {other}. Leave one of them out.",
+                f"scale_grad_by_freq cannot be used with {other}. Leave one of them out.",
                 code="wrong-argument",
                 argument="scale_grad_by_freq",
             )
@@ -143,10 +143,10 @@ class EmbeddingBag(WithOptimizer, nn.EmbeddingBag):
 
     @classmethod
     def from_torch(cls, module: nn.EmbeddingBag, **changes: Any) -> "EmbeddingBag":
-        """A layer with the settings and the table of a `torch.nn.EmbeddingBag`.
+        """Return a layer with the settings and the table of a `torch.nn.EmbeddingBag`.
 
-        The two have one `Parameter`, so that an optimizer made for `module` trains the new layer too. `changes` are
-        settings that shall be different, such as ``sparse=True`` or ``fused_optimizer=…``.
+        The two share one `Parameter`, so that an optimizer made for `module` trains the new layer too. `changes`
+        override settings, for example ``sparse=True`` or ``fused_optimizer=…``.
 
         Examples
         --------
@@ -192,7 +192,7 @@ class EmbeddingBag(WithOptimizer, nn.EmbeddingBag):
         padding_idx: int | None = None,
         **settings: Any,
     ) -> "EmbeddingBag":
-        """A layer with `embeddings` as its table, which is not trained unless `freeze` is False."""
+        """Return a layer with `embeddings` as its table, which is not trained unless `freeze` is False."""
         if not isinstance(embeddings, torch.Tensor) or embeddings.dim() != 2:
             raise InvalidArgumentError(
                 "embeddings must be a tensor with two dimensions, rows and columns.",
@@ -218,9 +218,9 @@ class EmbeddingBag(WithOptimizer, nn.EmbeddingBag):
 
     @classmethod
     def from_table(cls, table: Table, **settings: Any) -> "EmbeddingBag":
-        """A layer over a table on disk, which stays where it is: rows are read from it, and changed in it.
+        """Return a layer over a table on disk, without loading it: rows are read from the table and updated in it.
 
-        Where the table has an optimizer, it is fused into the backward pass, and its state is in the table, not in the
+        If the table has an optimizer, it is fused into the backward pass, and its state is in the table, not in the
         state_dict. Without one, end each step that changes rows with ``table.end_step()``. A table that is open
         for reading only is not trained.
 
@@ -240,7 +240,7 @@ class EmbeddingBag(WithOptimizer, nn.EmbeddingBag):
         """
         if "fused_optimizer" in settings:
             raise InvalidArgumentError(
-                "a table on disk has its optimizer with it. Leave fused_optimizer out, and set table.optimizer.",
+                "a table on disk has its own optimizer. Leave fused_optimizer out, and set table.optimizer.",
                 code="wrong-argument",
                 argument="fused_optimizer",
             )
@@ -252,7 +252,7 @@ class EmbeddingBag(WithOptimizer, nn.EmbeddingBag):
 
     @property
     def combiner(self) -> str:
-        """How the rows of a bag become one; PyTorch calls it `mode`."""
+        """How the rows of a bag are reduced to one; PyTorch calls it `mode`."""
         return str(self.mode)
 
     def reset_parameters(self) -> None:
@@ -287,7 +287,7 @@ class EmbeddingBag(WithOptimizer, nn.EmbeddingBag):
         segment_ids : int32 or int64, shape [N], optional
             The bag of each id, not decreasing.
         num_bags : int, optional
-            How many bags `segment_ids` means; by default the last id + 1.
+            The number of bags, for `segment_ids`; by default the last id + 1.
 
         Returns
         -------
@@ -307,7 +307,7 @@ class EmbeddingBag(WithOptimizer, nn.EmbeddingBag):
         )
         if batch.weights is not None and self.mode == "max":
             raise InvalidArgumentError(
-                "per_sample_weights goes with the combiners sum, mean and sqrtn, not with max.",
+                "per_sample_weights cannot be used with the combiner max; allowed: sum, mean and sqrtn.",
                 code="wrong-argument",
                 argument="per_sample_weights",
             )
@@ -376,7 +376,7 @@ class EmbeddingBag(WithOptimizer, nn.EmbeddingBag):
             return None
 
     def extra_repr(self) -> str:
-        """The settings that are not the usual ones."""
+        """The settings that differ from the defaults."""
         text = f"{self.num_embeddings}, {self.embedding_dim}, combiner={self.mode!r}"
         usual = {"sparse": True, "padding_idx": None, "max_norm": None, "norm_type": 2.0, "scale_grad_by_freq": False,
                  "include_last_offset": False, "fused_optimizer": None}  # fmt: skip
@@ -409,11 +409,11 @@ class EmbeddingBag(WithOptimizer, nn.EmbeddingBag):
 
     @contextmanager
     def accumulate(self) -> Iterator[None]:
-        """Make one step of the fused optimizer out of the backward passes within this block, when it ends.
+        """Combine the backward passes within this block into one step of the fused optimizer, when the block ends.
 
-        The step is that of one pass over all their batches: bit for bit, for max up to rounding. Until then the
-        gradients of the pooled rows are kept. After an exception there is no step. Without a fused optimizer the block
-        changes nothing, as gradients are added up in ``.grad`` anyway.
+        The step equals that of one pass over all their batches: bit for bit, for max up to rounding. Until then the
+        gradients of the pooled rows are stored. After an exception there is no step. Without a fused optimizer the
+        block has no effect, because ``.grad`` accumulates gradients anyway.
 
         Examples
         --------
@@ -469,7 +469,7 @@ class EmbeddingBag(WithOptimizer, nn.EmbeddingBag):
         self._number, self._updates = number_of(self), torch.zeros((), dtype=torch.int64)
 
     def update_table(self, table: str, grad: Any, *entries: Tensor) -> None:
-        """What a compiled program calls in its backward pass."""
+        """Update the table; compiled programs call this in their backward pass."""
         with torch.no_grad():
             self._update(self.weight, grad, *entries)
 

@@ -189,17 +189,17 @@ class FusedOptimizer(torch.optim.Optimizer):
             for number, name in zip(group["params"], group.get("param_names", ()), strict=False):
                 saved[name] = settings, state_dict["state"].get(number, {})
         if saved.keys() != self._tables.keys():
-            raise _misfit(f"it is of the tables {sorted(saved)}, and this optimizer has {sorted(self._tables)}")
+            raise _misfit(f"it has the tables {sorted(saved)}, but this optimizer has {sorted(self._tables)}")
         for kept in self._kept:
             first = saved[kept.names[0]][0]
             if any(saved[name][0] != first for name in kept.names):
-                raise _misfit(f"the tables {sorted(kept.names)} have one optimizer here, and had several")
+                raise _misfit(f"the tables {sorted(kept.names)} have one optimizer here, but had several")
             kept.check(first)
         for name, table in self._tables.items():
             shapes = {key: value.shape for key, value in table.fused_state.items()}
             found = {key: value.shape for key, value in saved[name][1].items()}
             if shapes != found:
-                raise _misfit(f"the state of {name} is {_told(found)}, and that of the table here {_told(shapes)}")
+                raise _misfit(f"the state of {name} is {_told(found)}, but that of the table here {_told(shapes)}")
         with torch.no_grad():
             for name, table in self._tables.items():
                 for key, value in table.fused_state.items():

@@ -47,7 +47,7 @@ class JaggedTensor:
     lengths : int32 or int64, shape [batch], optional
         How many ids each bag has.
     offsets : int32 or int64, shape [batch + 1], optional
-        Where each bag begins, and the number of ids at the end. Either is enough.
+        Where each bag begins, followed by the number of ids. Pass `lengths` or `offsets`.
 
     Examples
     --------
@@ -75,10 +75,10 @@ class JaggedTensor:
         return self._values
 
     def weights(self) -> Tensor:
-        """The weight of each id; an error if there are none."""
+        """The weight of each id. Raises if there are none."""
         if self._weights is None:
             raise InvalidArgumentError(
-                f"this {type(self).__name__} has no weights. Make it with weights=…, or ask for weights_or_none().",
+                f"this {type(self).__name__} has no weights. Make it with weights=…, or call weights_or_none().",
                 code="missing-argument",
                 argument="weights",
             )
@@ -103,7 +103,7 @@ class JaggedTensor:
         return self._lengths
 
     def offsets(self) -> Tensor:
-        """Where each bag begins, and the number of ids at the end."""
+        """Where each bag begins, followed by the number of ids."""
         if self._offsets is None:
             assert self._lengths is not None
             made = _offsets_of(self._lengths)
@@ -117,11 +117,11 @@ class JaggedTensor:
         return self._offsets
 
     def device(self) -> torch.device:
-        """Where the ids are."""
+        """The device of the ids."""
         return self._values.device
 
     def to_dense(self) -> list[Tensor]:
-        """The bags."""
+        """The bags, as a list of tensors."""
         return list(self._values.split(self.lengths().tolist()))
 
     def to_dense_weights(self) -> list[Tensor] | None:
@@ -129,14 +129,14 @@ class JaggedTensor:
         return None if self._weights is None else list(self._weights.split(self.lengths().tolist()))
 
     def to(self, device: Any, non_blocking: bool = False, dtype: torch.dtype | None = None) -> Any:
-        """The same on another device; `dtype` is for the weights."""
+        """Copy to another device; `dtype` applies to the weights."""
         moved = [None if each is None else each.to(device, non_blocking=non_blocking) for each in self._tensors()]
         if dtype is not None and moved[1] is not None:
             moved[1] = moved[1].to(dtype)
         return self._like(moved)
 
     def pin_memory(self) -> Any:
-        """The same in memory that a GPU can copy from while the CPU goes on."""
+        """Copy to pinned memory, from which a GPU can copy asynchronously."""
         return self._like([None if each is None else each.pin_memory() for each in self._tensors()])
 
     def __str__(self) -> str:

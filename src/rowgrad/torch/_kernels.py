@@ -19,9 +19,9 @@ _forced = 0  # how many `portable` blocks are open
 
 @contextmanager
 def portable() -> Iterator[None]:
-    """Within this block CPU tensors take the way of other devices too: PyTorch's own operators, no kernels of rowgrad.
+    """Context manager that computes with PyTorch's own operators on CPUs too, as on other devices, without our kernels.
 
-    It is meant for tests and for comparing; it holds for the whole process, not only for this thread.
+    It is meant for tests and comparisons, and applies to the whole process, not only to this thread.
 
     Examples
     --------

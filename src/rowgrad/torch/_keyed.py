@@ -11,7 +11,7 @@ from rowgrad.errors import DTypeError, InvalidArgumentError
 
 
 class KeyedTensor:
-    """Tensors side by side, each with a key: the pooled rows of each feature, say.
+    """Tensors concatenated along one dimension, each with a key: for example the pooled rows of each feature.
 
     Parameters
     ----------
@@ -22,14 +22,14 @@ class KeyedTensor:
     values : tensor, shape [batch, Σ lengths]
         All parts.
     key_dim : int
-        The dimension that the parts are side by side in.
+        The dimension along which the parts are concatenated.
 
     Raises
     ------
     InvalidArgumentError
         Lengths, keys and values do not fit each other, or keys repeat.
     DTypeError
-        `values` is no tensor.
+        `values` is not a tensor.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class KeyedTensor:
 
     @staticmethod
     def from_tensor_list(keys: Sequence[str], tensors: Sequence[Tensor], key_dim: int = 1) -> "KeyedTensor":
-        """Put tensors side by side."""
+        """Concatenate tensors along `key_dim`."""
         return KeyedTensor(keys, [each.shape[key_dim] for each in tensors], torch.cat(list(tensors), key_dim), key_dim)
 
     def keys(self) -> list[str]:
@@ -84,11 +84,11 @@ class KeyedTensor:
         return self._values
 
     def key_dim(self) -> int:
-        """The dimension that the parts are side by side in."""
+        """The dimension along which the parts are concatenated."""
         return self._key_dim
 
     def device(self) -> torch.device:
-        """Where the values are."""
+        """The device of the values."""
         return self._values.device
 
     def length_per_key(self) -> list[int]:
@@ -96,7 +96,7 @@ class KeyedTensor:
         return self._length_per_key
 
     def offset_per_key(self) -> list[int]:
-        """Where each part begins, and the width of all at the end."""
+        """Where each part begins, followed by the total width."""
         found = [0]
         for length in self._length_per_key:
             found.append(found[-1] + length)
@@ -113,12 +113,12 @@ class KeyedTensor:
         return dict(zip(self._keys, self._values.split(self._length_per_key, self._key_dim), strict=True))
 
     def to(self, device: Any, non_blocking: bool = False) -> "KeyedTensor":
-        """The same on another device."""
+        """Copy to another device."""
         return _keyed([self._values.to(device, non_blocking=non_blocking)], self._context())
 
     @staticmethod
     def regroup(keyed_tensors: Sequence["KeyedTensor"], groups: Sequence[Sequence[str]]) -> list[Tensor]:
-        """Tensors of the parts that each group names, side by side in its order."""
+        """For each group, concatenate the parts that it names, in its order."""
         parts: dict[str, Tensor] = {}
         for each in keyed_tensors:
             parts.update(each.to_dict())
@@ -171,8 +171,8 @@ def check_keys(keys: Sequence[str]) -> list[str]:
     if len(set(found)) != len(found):
         position = next(i for i, key in enumerate(found) if key in found[:i])
         raise InvalidArgumentError(
-            f"keys[{position}] is {found[position]!r}, and so is keys[{found.index(found[position])}]; each key stands "
-            "once. Rename one of them.",
+            f"keys[{position}] is {found[position]!r}, and so is keys[{found.index(found[position])}]; each key may "
+            "occur once. Rename one of them.",
             code="repeated-key",
             argument="keys",
             position=position,

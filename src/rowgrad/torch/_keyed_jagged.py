@@ -18,7 +18,7 @@ from rowgrad.torch._keyed import as_tree, check_keys, no_such_key, short
 class KeyedJaggedTensor(JaggedTensor):
     """The ids of several features for one batch: for each feature, a bag of any length for each example.
 
-    Names and meaning are TorchRec's. Bags stand feature by feature: all bags of the first key, then all of the second.
+    Names and meaning are TorchRec's. Bags are ordered by feature: all bags of the first key, then all of the second.
 
     Parameters
     ----------
@@ -31,16 +31,16 @@ class KeyedJaggedTensor(JaggedTensor):
     lengths : int32 or int64, shape [keys · batch], optional
         How many ids each bag has.
     offsets : int32 or int64, shape [keys · batch + 1], optional
-        Where each bag begins, and the number of ids at the end. Either is enough.
+        Where each bag begins, followed by the number of ids. Pass `lengths` or `offsets`.
     stride : int, optional
-        The number of examples in the batch, which the lengths or offsets tell too.
+        The number of examples in the batch; by default it is computed from the lengths or offsets.
 
     Raises
     ------
     InvalidArgumentError
         Shapes do not fit each other, keys repeat, or there are neither lengths nor offsets.
     DTypeError
-        Something is no tensor, or lengths or offsets are no whole numbers.
+        An argument is not a tensor, or lengths or offsets are not integers.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class KeyedJaggedTensor(JaggedTensor):
             )
         if stride is not None and stride * count != bags:
             raise InvalidArgumentError(
-                f"stride is {stride}, but there are {bags} bags of {count} keys. Leave stride out.",
+                f"stride is {stride}, but there are {bags} bags for {count} keys. Leave stride out.",
                 code="length-mismatch",
                 argument="stride",
                 value=stride,
@@ -99,7 +99,7 @@ class KeyedJaggedTensor(JaggedTensor):
         weights: Tensor | None = None,
         stride: int | None = None,
     ) -> "KeyedJaggedTensor":
-        """From lengths; what is derived from them is computed at once."""
+        """Make one from lengths, and compute immediately what is derived from them."""
         return KeyedJaggedTensor(keys, values, weights, lengths=lengths, stride=stride).sync()
 
     @staticmethod
@@ -110,12 +110,12 @@ class KeyedJaggedTensor(JaggedTensor):
         weights: Tensor | None = None,
         stride: int | None = None,
     ) -> "KeyedJaggedTensor":
-        """From offsets; what is derived from them is computed at once."""
+        """Make one from offsets, and compute immediately what is derived from them."""
         return KeyedJaggedTensor(keys, values, weights, offsets=offsets, stride=stride).sync()
 
     @staticmethod
     def from_jt_dict(jt_dict: dict[str, JaggedTensor]) -> "KeyedJaggedTensor":
-        """From the bags of each feature, which are equally many."""
+        """Make one from a dict of feature name to bags; all features have the same number of bags."""
         return KeyedJaggedTensor.concat([
             KeyedJaggedTensor([key], jagged.values(), jagged.weights_or_none(), lengths=jagged.lengths())
             for key, jagged in jt_dict.items()
@@ -123,7 +123,7 @@ class KeyedJaggedTensor(JaggedTensor):
 
     @staticmethod
     def concat(kjt_list: Sequence["KeyedJaggedTensor"]) -> "KeyedJaggedTensor":
-        """The features of several, of one batch, in one."""
+        """Concatenate the features of several tensors of one batch."""
         if not kjt_list:
             raise InvalidArgumentError(
                 "kjt_list is empty. Pass at least one KeyedJaggedTensor, or use KeyedJaggedTensor.empty().",
@@ -164,7 +164,7 @@ class KeyedJaggedTensor(JaggedTensor):
         weights_dtype: torch.dtype | None = None,
         lengths_dtype: torch.dtype = torch.int32,
     ) -> "KeyedJaggedTensor":
-        """Without features."""
+        """Make one without features."""
         weights = torch.empty(0, dtype=weights_dtype, device=device) if is_weighted else None
         values = torch.empty(0, dtype=values_dtype, device=device)
         return KeyedJaggedTensor([], values, weights, lengths=torch.empty(0, dtype=lengths_dtype, device=device))
@@ -195,19 +195,19 @@ class KeyedJaggedTensor(JaggedTensor):
         return self._length_per_key
 
     def offset_per_key(self) -> list[int]:
-        """Where the ids of each feature begin in `values`, and their number at the end."""
+        """Where the ids of each feature begin in `values`, followed by the number of ids."""
         found = [0]
         for length in self.length_per_key():
             found.append(found[-1] + length)
         return found
 
     def sync(self) -> "KeyedJaggedTensor":
-        """Compute the lengths of features now, and give itself."""
+        """Compute the lengths of features now, and return self."""
         self.length_per_key()
         return self
 
     def unsync(self) -> "KeyedJaggedTensor":
-        """Forget the lengths of features, and give itself."""
+        """Discard the computed lengths of features, and return self."""
         self._length_per_key = None
         return self
 
@@ -222,7 +222,7 @@ class KeyedJaggedTensor(JaggedTensor):
         return dict(zip(self._keys, self._part(range(len(self._keys))), strict=True))
 
     def split(self, segments: Sequence[int]) -> list["KeyedJaggedTensor"]:
-        """Several with `segments[i]` features each, in order."""
+        """Split into tensors with `segments[i]` features each, in order."""
         if any(segment < 0 for segment in segments) or sum(segments) > len(self._keys):
             raise InvalidArgumentError(
                 f"segments is {list(segments)}; they must be 0 or more, and in all at most the {len(self._keys)} keys.",
@@ -234,7 +234,7 @@ class KeyedJaggedTensor(JaggedTensor):
         return [self.permute(range(end - segment, end)) for segment, end in zip(segments, ends, strict=True)]
 
     def permute(self, indices: Sequence[int], indices_tensor: Tensor | None = None) -> "KeyedJaggedTensor":
-        """The features with these numbers, in this order; those that are left out, are left out."""
+        """Select the features with these positions, in this order."""
         for i, index in enumerate(indices):
             if not 0 <= index < len(self._keys):
                 raise InvalidArgumentError(
@@ -248,7 +248,7 @@ class KeyedJaggedTensor(JaggedTensor):
         return KeyedJaggedTensor([self._keys[index] for index in indices], values, weights, lengths=lengths)
 
     def chosen(self, indices: Sequence[int]) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The values, lengths and weights of the features with these numbers; a number may repeat."""
+        """The values, lengths and weights of the features with these positions, which may repeat."""
         numbers = list(indices)
         first = numbers[0] if numbers else 0
         last = first + len(numbers)

@@ -19,23 +19,22 @@ from rowgrad.torch._groups import GroupSettings, settings_of
 
 
 class RowOptimizer(torch.optim.Optimizer):
-    """Changes the rows of parameters that their sparse gradients have, by an optimizer of `rowgrad.optim`.
+    """Updates the rows of parameters that have sparse gradients, with an optimizer of `rowgrad.optim`.
 
-    Settings stand in the parameter groups, so learning-rate schedulers work, and groups may differ in each of them.
-    State is kept as PyTorch keeps it, in `state`, and goes with `state_dict`; a run that is saved and loaded continues
-    bit for bit.
+    Settings are in the parameter groups, so learning-rate schedulers work, and groups may differ in any of them. As in
+    PyTorch, state is in `state` and saved by `state_dict`; a run that is saved and loaded continues bit for bit.
 
     Parameters
     ----------
     params : iterable of parameters, or of dicts that define groups
-        They must be on the CPU, of a float type; 16-bit types have float32 state.
+        They must be on the CPU and of a floating-point type; 16-bit types have float32 state.
     optimizer : rowgrad.optim.Optimizer
-        The formula, and the settings of groups that have no others.
+        The formula, and the default settings of groups.
 
     Raises
     ------
     DTypeError
-        `optimizer` is none of `rowgrad.optim`.
+        `optimizer` is not one of `rowgrad.optim`.
     InvalidArgumentError
         A setting of a group has a value that is not allowed.
 
@@ -79,13 +78,13 @@ class RowOptimizer(torch.optim.Optimizer):
         self._fitted: dict[Any, _Fitted] = {}
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters with settings of their own; those that are missing are as given to the optimizer."""
+        """Add parameters with their own settings; missing ones are those of the optimizer."""
         if isinstance(param_group, dict):
             GroupSettings(self.rule, self.defaults).of(param_group)  # wrong settings are reported now
         super().add_param_group(param_group)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from what `state_dict` gave."""
+        """Load the result of `state_dict`."""
         super().load_state_dict(state_dict)
         # PyTorch casts state to the type of its parameter, which would round that of 16-bit tables.
         numbers = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
@@ -101,12 +100,12 @@ class RowOptimizer(torch.optim.Optimizer):
                 }
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Change all parameters that have a gradient.
+        """Update all parameters that have a gradient.
 
         Parameters
         ----------
         closure : callable, optional
-            Computes the loss again, and its gradients; what it returns is returned.
+            Recomputes the loss and its gradients; `step` returns its result.
 
         Raises
         ------

@@ -53,7 +53,7 @@ def check_outside(layer: Any) -> None:
     wrapper = _fully_sharded(layer) or _replicated(layer)
     if wrapper:
         raise InvalidArgumentError(
-            f"the layer is inside {wrapper}, which mixes up the rows that the ranks hold. Make the table anew, and "
+            f"the layer is inside {wrapper}, which mixes up the rows that the ranks hold. Make a new table, and "
             "wrap the dense part of the model only.",
             code="sharded-in-wrapper",
             value=wrapper,

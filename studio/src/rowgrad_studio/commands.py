@@ -306,7 +306,7 @@ def _fits(document: Document, given: Given) -> Given:
 def _feed(document: Document, given: Given) -> None:
     id, value = given["block"], given["value"]
     if document.page[id].operator.role != "placeholder":
-        raise Refusal(f"{id} is no Placeholder; nothing can be fed to it.", "unknown-feed", argument="block", value=id)
+        raise Refusal(f"{id} is not a Placeholder; it cannot be fed.", "unknown-feed", argument="block", value=id)
     Session(document.page).run([id], {id: value}).raise_first()  # is refused here if it does not fit
     document.feeds[id] = value
 
@@ -348,7 +348,7 @@ def _save(document: Document, given: Given) -> Given:
 
 def _reload(document: Document, given: Given) -> None:
     if document.path is None:
-        raise Refusal("the page has no file to be read again.", "no-path")
+        raise Refusal("the page has no file to reload.", "no-path")
     opened = document.folder.open(document.path)
     document.edit("reload from disk", lambda page: page.restore(opened.page.state()))
     document.stamp, document.noticed, document.saved = opened.stamp, None, document.page.state()

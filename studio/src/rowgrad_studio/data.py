@@ -46,7 +46,7 @@ def keep(place: Path, name: str, data: str) -> str:
     try:
         content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        raise Refusal("data is not whole base64.", "bad-request", argument="data") from None
+        raise Refusal("data is not valid base64.", "bad-request", argument="data") from None
     plain = PurePosixPath(name.replace("\\", "/")).name
     if PurePosixPath(plain).suffix.lower() not in KINDS:
         raise Refusal(f"{plain}: data is read from {', '.join(KINDS)} files.", "bad-file", value=name)

@@ -110,7 +110,7 @@ class Folder:
         try:
             content = base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError):
-            raise Refusal("data is not whole base64.", "bad-request", argument="data") from None
+            raise Refusal("data is not valid base64.", "bad-request", argument="data") from None
         if len(content) > MOST_BYTES:
             raise _too_large(name)
         return Opened(read(PurePosixPath(name).name, content, self.root), None, None)
@@ -140,7 +140,7 @@ class Folder:
     def _ask(self, page: Page, path: Path, own: Stamp | None, there: Stamp) -> None:
         name = self.name_of(path)
         if own is None:
-            raise Refusal(f"{name} is there already; saving would overwrite it.", "exists", argument="path", value=name)
+            raise Refusal(f"{name} already exists; saving would overwrite it.", "exists", argument="path", value=name)
         if there.digest != own.digest:
             raise Refusal(f"{name} has changed on disk; saving would overwrite that.", "changed-on-disk",
                           argument="path", value=name)  # fmt: skip

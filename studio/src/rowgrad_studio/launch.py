@@ -66,7 +66,7 @@ def _bound(port: int) -> socket.socket:
     except OSError as error:
         bound.close()
         raise Refusal(
-            f"port {port} cannot be had: {error.strerror}. Take another, or 0 for any.", "bad-port"
+            f"port {port} is unavailable: {error.strerror}. Use another one, or 0 for any.", "bad-port"
         ) from error
     return bound
 
@@ -78,7 +78,7 @@ def limit_memory(text: str) -> None:
     """
     found = re.fullmatch(r"(\d+)([KMGT]?)B?", text.strip().upper())
     if text.strip() and found is None:
-        log.warning("%s is %r; it should be a size, such as 4G. It is left out.", MEMORY, text)
+        log.warning("%s is %r; it should be a size, such as 4G. It is ignored.", MEMORY, text)
     room = int(found[1]) * UNITS[found[2]] if found else available() * 3 // 4
     try:
         import resource

@@ -114,7 +114,7 @@ def _wanted(on: Window, typed: str) -> Any:
             return read(text)
         except ValueError:
             continue
-    raise Refusal(f"{text[:50]!r} is no number; type one to search for, nan or inf.", "bad-request", argument="value",
+    raise Refusal(f"{text[:50]!r} is not a number; search for a number, nan or inf.", "bad-request", argument="value",
                   value=text[:100])  # fmt: skip
 
 

@@ -17,7 +17,7 @@ def decoded(text: str | bytes, what: str) -> dict[str, Any]:
         check_json(text, Refusal)
         found = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError):
-        raise Refusal(f"{what} is not whole JSON.", "bad-json") from None
+        raise Refusal(f"{what} is not valid JSON.", "bad-json") from None
     if not isinstance(found, dict):
         raise Refusal(f"{what} must be an object, {{…}}.", "bad-json")
     return found

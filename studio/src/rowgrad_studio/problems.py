@@ -36,9 +36,9 @@ def problem(error: Exception) -> dict[str, Any]:
         return _plain("there is not enough memory for this.", "out-of-memory")
     if isinstance(error, OSError):
         return _plain(f"{error.filename or 'a file'}: {error.strerror or error}.", "bad-file")
-    log.error("a fault of the studio", exc_info=error)
+    log.error("a bug in the studio", exc_info=error)
     return _plain(
-        f"{type(error).__name__}: {error}. This is a fault of the studio; its window tells where.", "internal"
+        f"{type(error).__name__}: {error}. This is a bug in the studio; its terminal shows where.", "internal"
     )
 
 

@@ -116,7 +116,7 @@ class Recordings:
         """A run that is to go on; if the page was changed since, that is marked by the `last` gesture."""
         run = self.find(id)
         if not run.paused:
-            raise Refusal(f"{run.name} is not paused; it cannot go on.", "not-paused", argument="run", value=id)
+            raise Refusal(f"{run.name} is not paused; it cannot resume.", "not-paused", argument="run", value=id)
         if run.seen is not None and not same_state(run.seen, page):
             run.marks.append((run.steps, last or "changed"))
         run.paused = False

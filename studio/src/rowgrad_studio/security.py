@@ -19,7 +19,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 MOST_BODY = 96 * 2**20  # bytes of a request: a file of 64 MB as base64
 MOST_MESSAGE = 16 * 2**20  # bytes of a command
 READING = ("GET", "HEAD")
-LOCKED = "Open the address that the studio has printed when it was started; it has the key in it.\n"
+LOCKED = "Open the address that the studio printed when it started; it contains the key.\n"
 
 
 class Guard:
@@ -57,7 +57,7 @@ class Guard:
     async def _let_in(self, scope: Scope, receive: Receive, send: Send, given: str) -> None:
         """Exchange the token in the address for a cookie, so that it stays in no history."""
         if not self._is_token(given):
-            await self._refuse(scope, receive, send, f"This is the key of another start. {LOCKED}", plain=True)
+            await self._refuse(scope, receive, send, f"This key is of an earlier start. {LOCKED}", plain=True)
             return
         rest = {name: value for name, value in _query(scope).items() if name != "token"}
         response = RedirectResponse(f"/?{urlencode(rest)}" if rest else "/", 303)

@@ -15,17 +15,17 @@ LEAST_HEIGHT = 200  # pixels
 
 
 class PageWidget(anywidget.AnyWidget):
-    """A page of blocks in a cell, to be drawn on, run and trained.
+    """A page of blocks in a notebook cell, to edit, run and train.
 
-    What is drawn in the cell is on `page` at once, and the cell follows what the program changes on `page`. Several
-    widgets of one page, and several views of one widget, show the same.
+    Edits in the cell change `page` immediately, and the cell follows changes that the program makes. Several widgets of
+    one page, and several views of one widget, show the same.
 
     Parameters
     ----------
     page : Page, str or path, optional
-        The page, which is shown itself, not as a copy; or its file. By default an empty page.
+        The page, which is not copied, or its file. By default an empty page.
     height : int
-        How high it is in the notebook, in pixels.
+        Its height in the notebook, in pixels.
 
     Examples
     --------
@@ -73,11 +73,11 @@ class PageWidget(anywidget.AnyWidget):
 
     @property
     def results(self) -> Results:
-        """What is known of all blocks in the cell."""
+        """The current results of all blocks in the cell."""
         return self._document.results()
 
     def close(self) -> None:
-        """Take the widget out of all cells; a run ends, unless another widget shows the page."""
+        """Remove the widget from all cells; a run ends, unless another widget shows the page."""
         super().close()
         self._let_go()
 

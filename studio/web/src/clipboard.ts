@@ -62,7 +62,7 @@ export async function pasteText(given: string, at: Place): Promise<void> {
     if (!page?.rowgrad_page || !Array.isArray(page.blocks)) throw new Error();
     await (page.groups?.length ? pasteWhole(text, at) : paste({ blocks: page.blocks }, at));
   } catch {
-    if (text) say("What is in the clipboard is not a page.", true);
+    if (text) say("The clipboard does not hold a page.", true);
   }
 }
 

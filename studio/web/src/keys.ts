@@ -100,7 +100,7 @@ function onKeyDown(event: KeyboardEvent): void {
   if (event.key === "Escape") {
     if (wiring) {
       endWire();
-      say("The wire was given up.");
+      say("The wire was cancelled.");
     } else if (progress?.running && !inField) void stop();
     else if (!inField && selection().length) select([]);
   } else if (wiring && event.key === "Tab") {

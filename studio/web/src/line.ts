@@ -81,8 +81,8 @@ export function join(document: string): void {
   });
 }
 
-const FORGOTTEN = "The kernel does not answer. If it was restarted, run the cell again; if it is busy, this page goes on when it is ready.";
-const LOCKED = "The studio was restarted and has a new key. Open the address that it has printed, in another tab; this page stays here and goes on then.";
+const FORGOTTEN = "The kernel does not answer. If it was restarted, run the cell again; if it is busy, this page continues when it is ready.";
+const LOCKED = "The studio was restarted and has a new key. Open the address that it printed in another tab; this page then continues.";
 
 /** The server has forgotten the page: give it the one that is on the screen, so that nothing is lost. */
 async function bringBack(): Promise<void> {
@@ -93,12 +93,12 @@ async function bringBack(): Promise<void> {
     return;
   }
   if (page === EMPTY_PAGE) {
-    if (await open({ new: true })) say("That page is not there any more; this is a new one.", true);
+    if (await open({ new: true })) say("That page no longer exists; this is a new one.", true);
     return;
   }
   try {
     showTab(await api.document({ data: base64(new TextEncoder().encode(pageFile(page))), name: `${page.name || "page"}.page.json` }), document);
-    say("The studio was restarted; the page was brought back.");
+    say("The studio was restarted; the page was restored.");
   } catch {
     store.set({ lost: LOCKED });
   }
@@ -108,7 +108,7 @@ export const retry = (): void => connection?.retry();
 export const unanswered = (): number => connection?.waiting ?? 0;
 
 export async function send(what: string, given: Record<string, unknown> = {}): Promise<Record<string, unknown>> {
-  if (!connection) throw new Error("There is no page yet.");
+  if (!connection) throw new Error("No page is open yet.");
   const { n } = store.get().said;
   const ok = await connection.send(what, given);
   if (store.get().said.n === n) hush();

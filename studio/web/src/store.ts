@@ -167,7 +167,7 @@ export function operatorOf(block: Block | undefined, { operators } = store.get()
 }
 
 const OWN = new WeakMap<object, OperatorDoc>(); // so that what stays the same is drawn once
-const UNLISTED: OperatorDoc = { name: "", family: "page", role: "group", summary: "Blocks of their own, with pins to the outside.", formula: "", notes: "", errors: [], cost: "", inputs: [], outputs: [], attributes: [], gradient: {}, example: { inputs: {}, attrs: {} } };
+const UNLISTED: OperatorDoc = { name: "", family: "page", role: "group", summary: "Groups saved as blocks, with pins to the outside.", formula: "", notes: "", errors: [], cost: "", inputs: [], outputs: [], attributes: [], gradient: {}, example: { inputs: {}, attrs: {} } };
 
 /** What was said of an error holds until something works. */
 export function hush(): void {

@@ -77,7 +77,7 @@ export async function save(path?: string, overwrite = false): Promise<void> {
     if (code === "exists" || code === "changed-on-disk") {
       openDialog({
         kind: "ask",
-        title: code === "exists" ? "Overwrite the file?" : "Overwrite what has changed on disk?",
+        title: code === "exists" ? "Overwrite the file?" : "Overwrite the changes on disk?",
         text: (error as Error).message,
         yes: "Overwrite",
         answer: (yes) => yes && void save(path, true),
@@ -247,11 +247,11 @@ export async function removeWire(id: string): Promise<void> {
   const holder = store.get().page.blocks[block];
   const many = holder && isMany(holder.op, pin);
   const ok = many ? await gesture("change", { block, set: { [pin]: withoutWire(holder.inputs[pin], wire.position) } }) : await gesture("disconnect", { target: nameOf(wire.target) });
-  if (ok) say(`Took away the wire to ${nameOf(wire.target)}.`);
+  if (ok) say(`Removed the wire to ${nameOf(wire.target)}.`);
 }
 
 export async function disconnect(target: string): Promise<void> {
-  if (await gesture("disconnect", { target })) say(`Took away what was at ${target}.`);
+  if (await gesture("disconnect", { target })) say(`Removed the value of ${target}.`);
 }
 
 /** A wire begins: asks what fits, once. Gives the operators that could be at its other end. */
@@ -285,7 +285,7 @@ export async function running(what: string, given: Record<string, unknown>, labe
   const { results } = store.get();
   const asked = Number(given["steps"] ?? 0);
   const taken = Number(ok["steps"] ?? asked);
-  if (what === "step") say(ok["block"] ? `Ran ${String(ok["block"])}.` : "Nothing is due.");
+  if (what === "step") say(ok["block"] ? `Ran ${String(ok["block"])}.` : "Everything is up to date.");
   else if (ok["paused"]) say(`Paused after step ${taken} of ${asked}: change what you like, then resume.`);
   else if (taken < asked) say(`${label} ended after ${taken}: ${outcome(results)}.`);
   else say(`${label} finished: ${outcome(results)}.`);
@@ -300,7 +300,7 @@ export const stop = async (): Promise<void> => {
   if (await gesture("stop")) say("Stopped.");
 };
 export const reset = async (): Promise<void> => {
-  if (await gesture("reset")) say("Forgot results and variables.");
+  if (await gesture("reset")) say("Reset results and variables.");
 };
 export const feed = (block: string, value: Source): Promise<Record<string, unknown>> => send("feed", { block, value });
 

@@ -43,7 +43,7 @@ test("what is no number is refused, with its place", () => {
   assert.match(problem("3000000000", ["int32"]).message, /too large for int32: -2147483648 to 2147483647/);
   assert.match(problem("[0, 9223372036854775808]", INDICES).message, /too large/);
   assert.match(problem("-1", ["uint8"]).message, /too large/);
-  assert.match(problem("true", FLOATS).message, /truth value/);
+  assert.match(problem("true", FLOATS).message, /boolean/);
   assert.match(problem("3", ["bool"]).message, /is a number/);
   assert.match(problem("nan", INDICES).message, /not a whole number/);
 });
@@ -141,6 +141,6 @@ test("numbers are read with or without brackets, and what is none is named", () 
   assert.deepEqual(readNumbers("[1, -2.5, 1e3]"), { ok: true, value: [1, -2.5, 1000] });
   assert.deepEqual(readNumbers(" 0.5,2 "), { ok: true, value: [0.5, 2] });
   assert.deepEqual(readNumbers("[]"), { ok: true, value: [] });
-  assert.deepEqual(readNumbers("1, x"), { ok: false, message: "x is no number." });
+  assert.deepEqual(readNumbers("1, x"), { ok: false, message: "x is not a number." });
   assert.deepEqual(readNumbers("1,,2"), { ok: false, message: "A number is missing." });
 });

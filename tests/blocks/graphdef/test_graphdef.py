@@ -241,7 +241,7 @@ def test_what_cannot_go_is_named(tmp_path: Path) -> None:
         page.to_graphdef()
     page = Page()
     page.add("Neg", id="n")
-    with pytest.raises(PageError, match="n:x: nothing is wired"):
+    with pytest.raises(PageError, match="n:x: it is unconnected"):
         page.to_graphdef()
 
 

@@ -163,4 +163,4 @@ def test_an_archive_that_unpacks_to_more_than_there_is_memory(tmp_path, monkeypa
     np.savez_compressed(tmp_path / "x.npz", a=np.zeros(10_000_000))
     assert files.read(tmp_path / "x.npz", "a").shape == (10_000_000,)
     monkeypatch.setattr("rowgrad._runtime.memory._available_after_clearing", lambda nbytes: 2**20)
-    assert "larger than the memory" in refusal(files.read, tmp_path / "x.npz", "a").message
+    assert "larger than the free memory" in refusal(files.read, tmp_path / "x.npz", "a").message

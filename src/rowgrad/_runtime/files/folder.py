@@ -17,7 +17,7 @@ KINDS = (".npy", ".npz", ".csv", ".parquet", ".arrow", ".feather")
 def inside(folder: Path | None, name: Any) -> Path:
     """The file called `name` in `folder` (the current one, if None); paths that lead outside it are refused."""
     if not isinstance(name, str) or not name or "\0" in name:
-        raise FileError(f"{name!r} is no name of a file.")
+        raise FileError(f"{name!r} is not a file name.")
     texts.check(name, "the name of the file", FileError)
     root = (folder or Path()).resolve()
     try:
@@ -25,9 +25,9 @@ def inside(folder: Path | None, name: Any) -> Path:
         path.exists()
     except (OSError, RuntimeError, ValueError) as error:  # links in a circle, names past what a file system takes
         shown = name if len(name) <= 60 else f"{name[:57]}..."
-        raise FileError(f"{shown!r} is no name of a file ({getattr(error, 'strerror', None) or error}).") from error
+        raise FileError(f"{shown!r} is not a file name ({getattr(error, 'strerror', None) or error}).") from error
     if Path(name).is_absolute() or not path.is_relative_to(root):
-        raise FileError(f"{name} is outside the folder of the page.", "put the file beside the page, and name it so.")
+        raise FileError(f"{name} is outside the folder of the page.", "put the file in the folder of the page.")
     texts.check(str(path.relative_to(root)), f"the file that {name} leads to", FileError)
     return path
 
@@ -67,7 +67,7 @@ def checked_splits(name: str, values: Array, splits: Array) -> tuple[Array, Arra
     """Values and row splits, if they belong together."""
     whole = splits.ndim == 1 and splits.dtype.kind in "iu" and splits.size > 0 and values.ndim > 0
     if not whole or splits[0] != 0 or splits[-1] != len(values) or (np.diff(splits.astype(np.int64)) < 0).any():
-        raise FileError(f"{name}: its row splits must rise from 0 to its number of values.")
+        raise FileError(f"{name}: its row splits must ascend from 0 to its number of values.")
     return values, splits.astype(np.int64)
 
 
@@ -82,7 +82,7 @@ def _split_cells(cells: Array, name: str) -> tuple[Array, Array]:
             np.array([int(word) for word in flat], np.int64) if all(map(_is_whole, flat)) else np.array(flat, float)
         )
     except (ValueError, OverflowError) as error:
-        raise FileError(f"{name} is no column of numbers with spaces between ({error}).") from error
+        raise FileError(f"{name} is not a column of numbers separated by spaces ({error}).") from error
     return values, np.cumsum([0, *map(len, words)])
 
 
@@ -114,12 +114,12 @@ def _plain(array: Array, name: str, dtype: str | None = None) -> Array:
 def _converted(array: Array, dtype: str, name: str) -> Array:
     """Floating-point numbers may round; everything else must stay what it is."""
     if dtype == "string" or array.dtype.kind in "OUSTmM":
-        raise FileError(f"{name} is {dtypes.name_of(array.dtype)} and cannot be made {dtype}.")
+        raise FileError(f"{name} is {dtypes.name_of(array.dtype)} and cannot be converted to {dtype}.")
     target = dtypes.NUMPY[dtype]
     if array.dtype == np.dtype("V2") and target == BFLOAT16:
         return array.view(BFLOAT16)
     if target.names or (array.dtype.kind == "V" and array.dtype != BFLOAT16):
-        raise FileError(f"{name} is {dtypes.name_of(array.dtype)} and cannot be made {dtype}.")
+        raise FileError(f"{name} is {dtypes.name_of(array.dtype)} and cannot be converted to {dtype}.")
     with np.errstate(over="ignore", invalid="ignore"):
         converted = array.astype(target)
         back = converted.astype(array.dtype)

@@ -53,7 +53,7 @@ def _read_array(file: IO[bytes], name: str) -> Array:
     except Exception as error:  # NumPy reads headers as Python: a damaged one may raise whatever tokenizing raises
         if "Object arrays" in str(error):
             raise FileError(
-                f"{name} holds pickled Python objects, which can run code when they are read; they are refused.",
+                f"{name} holds pickled Python objects, which can run code when they are read; they are not loaded.",
                 "save it as an array of numbers, or of strings of a fixed width.",
             ) from error
         raise FileError(f"{name} is not a whole .npy array ({first_line(error)}).") from error
@@ -84,7 +84,7 @@ def _open_member(archive: zipfile.ZipFile, path: Path, member: str) -> Array:
     try:
         check_room(archive.getinfo(f"{member}.npy").file_size, member)  # a small archive can hold many zeros
     except OutOfMemoryError as error:
-        raise FileError(f"{path}:{member} is larger than the memory that is free.", code=error.code) from error
+        raise FileError(f"{path}:{member} is larger than the free memory.", code=error.code) from error
     with archive.open(f"{member}.npy") as file:
         return _read_array(file, f"{path}:{member}")
 

@@ -138,7 +138,7 @@ class _Import:
             self._take_known(node, *KNOWN[node.op])
         elif node.op != "NoOp" and not (node.op in IDLE and not node.uses):
             listed = ", ".join(sorted({*KNOWN, *OTHERS}))
-            raise PageError(f"{node.op} is no operator that pages have; of TensorFlow's they have {listed}.",
+            raise PageError(f"{node.op} is not an operator that pages support; of TensorFlow's they have {listed}.",
                             block=node.name, code="unknown-operator", value=node.op)  # fmt: skip
 
     def _take_known(self, node: Node, op: str, entry: GraphOp) -> None:
@@ -146,7 +146,7 @@ class _Import:
             kind = "b" if isinstance(allowed, bool) else "i" if isinstance(allowed, int) else "s"
             value = node.attribute(name, kind)
             if value is not None and value != allowed:
-                raise PageError(f"{node.op} with {name} = {value!r} is no operator that pages have.", block=node.name,
+                raise PageError(f"pages do not support {node.op} with {name} = {value!r}.", block=node.name,
                                 code="unknown-operator", value=node.op)  # fmt: skip
         pins = entry.inputs
         if node.op == "GatherV2":
@@ -310,7 +310,7 @@ class _Import:
         if source.op == "Const" and edge.output == 0 and self._is_literal(source):
             return Given(self._array(source), source.mark("literal") or "typed")
         if edge not in self.wires:
-            raise bad(f"an input {edge.node}:{edge.output}, an output that is not there or that pages have not",
+            raise bad(f"an input {edge.node}:{edge.output}, an output that is not there or not supported on pages",
                       node.name)  # fmt: skip
         return self.wires[edge]
 

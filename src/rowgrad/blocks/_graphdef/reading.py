@@ -48,7 +48,7 @@ class Node:
             return None
         found = NAME_OF.get(number - REF if number > REF else number)
         if found is None:
-            raise bad(f"values of type {number}, which pages have not", self.name, "wrong-dtype")
+            raise bad(f"values of type {number}, which pages do not support", self.name, "wrong-dtype")
         return found
 
     def mark(self, name: str) -> str | None:
@@ -66,7 +66,7 @@ def parse(data: Any) -> dict[str, Node]:
     """The nodes of a GraphDef, binary (bytes) or as text (str), by name, in order."""
     graph = _decoded(data)
     if not graph.node:
-        raise PageError("it is no GraphDef, or an empty one: there are no nodes.", code="bad-graphdef")
+        raise PageError("it is not a GraphDef, or has no nodes.", code="bad-graphdef")
     if len(graph.node) > MOST_NODES:
         raise PageError(f"the graph has {len(graph.node)} nodes; at most {MOST_NODES} are read.", code="too-large")
     nodes: dict[str, Node] = {}
@@ -96,14 +96,14 @@ def _decoded(data: Any) -> Any:
         else:
             graph.ParseFromString(bytes(memoryview(data)))
     except text_format.ParseError as error:
-        raise PageError(f"it is no GraphDef as text ({_first_line(error)}).", code="bad-graphdef") from error
+        raise PageError(f"it is not a GraphDef as text ({_first_line(error)}).", code="bad-graphdef") from error
     except RecursionError:
         raise PageError("it is nested too deep for a GraphDef.", code="bad-graphdef") from None
     except TypeError:
         raise PageError("a GraphDef is given as bytes, or as the text of one.", code="bad-graphdef",
                         value=type(data).__name__) from None  # fmt: skip
     except Exception as error:  # DecodeError, and whatever else protobuf meets in damaged strings
-        raise PageError(f"it is no whole GraphDef ({_first_line(error)}).", code="bad-graphdef") from error
+        raise PageError(f"it is not a complete GraphDef ({_first_line(error)}).", code="bad-graphdef") from error
     return graph
 
 
@@ -121,7 +121,7 @@ def _node(proto: Any) -> Node:
             raise bad("an input after its control inputs", proto.name)
         name, colon, index = text.partition(":")
         if colon and not (index.isascii() and index.isdigit() and len(index) < 10):
-            raise bad(f"an input {text!r}, which is no output of a node", proto.name)
+            raise bad(f"an input {text!r}, which is not an output of a node", proto.name)
         inputs.append(Edge(name, int(index or 0)))
     return Node(proto.name, proto.op, inputs, controls, dict(proto.attr))
 

@@ -58,7 +58,7 @@ class Reader:
         """The array in `proto`; errors name `node`."""
         name = NAME_OF.get(proto.dtype)
         if name is None:
-            raise bad(f"a tensor of type {proto.dtype}, which pages have not", node)
+            raise bad(f"a tensor of type {proto.dtype}, which pages do not support", node)
         shape = _shape(proto.tensor_shape, node)
         size = math.prod(shape)
         if name == "string":

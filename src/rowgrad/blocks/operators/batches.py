@@ -27,14 +27,14 @@ _GENERAL = declare(Operator(
         Attribute("columns", REQUIRED, "The columns; each is an output pin.", kind="list"),
         Attribute("path", None, f"The file: .npy, .npz, .csv, .parquet, .arrow or .feather. {WHERE}", kind="text"),
         Attribute("batch_size", 32, "How many examples a batch has.", kind="int"),
-        Attribute("shuffle", True, "Whether each epoch has an order of its own."),
-        Attribute("seed", 0, "For the order, and for the examples that are held out.", kind="int"),
-        Attribute("epochs", None, "After how many epochs a loop ends; by default it goes on.", kind="int"),
+        Attribute("shuffle", True, "Whether to shuffle each epoch differently."),
+        Attribute("seed", 0, "The random seed of the order and of the held-out examples.", kind="int"),
+        Attribute("epochs", None, "The number of epochs after which a loop ends; by default never.", kind="int"),
         Attribute("remainder", "keep", "keep: the last batch of an epoch may be smaller; drop: it is left out.",
                   kind="text"),
-        Attribute("ragged", None, "Those of the columns whose rows are of different lengths; each has two more output "
+        Attribute("ragged", None, "The ragged columns, with rows of different lengths; each has two more output "
                   "pins, for row splits and for segment ids.", kind="list"),
-        Attribute("holdout", 0.0, "The share of the examples that is kept for Session.evaluate.", kind="float"),
+        Attribute("holdout", 0.0, "The share of the examples held out for Session.evaluate.", kind="float"),
         Attribute("splits", None, "Further splits for Session.evaluate, each with its share of the examples: "
                   "validation=0.1.", kind="list"),
         Attribute("split_by", None, "One of the columns, which names the split of each example; those called train are "
@@ -49,7 +49,7 @@ _GENERAL = declare(Operator(
                     attributes={"columns": ["x"], "batch_size": 2, "shuffle": False}),
     in_tensorflow=False,
     notes="The batch of a step follows from its number, the settings and the seed alone. A ragged column is one of "
-    "lists in Parquet and Arrow files, of numbers with spaces between in CSV files, and the members column and "
+    "lists in Parquet and Arrow files, of numbers separated by spaces in CSV files, and the members column and "
     "column_splits in .npz files.",
 ))  # fmt: skip
 

@@ -45,7 +45,7 @@ def _arg(function: Any, input: Array, dimension: Any, *, output_type: str = "int
     shape = ask(_without_dimension, {"input": input, "dimension": dimension})
     (axis,) = distinct_axes("dimension", np.asarray(dimension), input.ndim)
     if not input.shape[axis]:
-        raise InvalidArgumentError(f"input has no elements along dimension {axis}; there is none to be chosen.",
+        raise InvalidArgumentError(f"input has no elements along dimension {axis}; there is nothing to choose from.",
                                    code="empty", argument="input", value=input.shape)  # fmt: skip
     result = fresh(shape, dtypes.NUMPY[output_type])
     result[...] = function(wide(input), axis=axis)
@@ -161,7 +161,7 @@ for _name, _row in {
 }.items():
     _declare(
         name=_name, summary=_row.summary,
-        inputs=(Pin("input", "T", "[...]", "Any array."), Pin("dimension", "Tidx", "[]", "The dimension that goes.")),
+        inputs=(Pin("input", "T", "[...]", "Any array."), Pin("dimension", "Tidx", "[]", "The dimension to reduce.")),
         outputs=(Pin("output", "output_type", "[...]", "The input without this dimension."),),
         types={"T": REALS, "Tidx": IDS, "output_type": IDS},
         formula=f"output = the first i at which input[…, i, …] is the {_row.formula}imum",
@@ -176,7 +176,7 @@ _declare(
     name="OneHot",
     summary="A row for each index, with one value at the index and another elsewhere.",
     inputs=(
-        Pin("indices", "TI", "[...]", "The places of on_value; one that is not in [0, depth) has none."),
+        Pin("indices", "TI", "[...]", "The positions of on_value; one outside [0, depth) gives a row of off_value."),
         Pin("depth", "int32", "[]", "The length of the rows."),
         Pin("on_value", "T", "[]", "The value at the index."),
         Pin("off_value", "T", "[]", "The value elsewhere."),
@@ -188,7 +188,7 @@ _declare(
             "InvalidArgumentError: axis is not -1, nor one of the dimensions of the result", WRONG_TYPE, TOO_LARGE),
     cost="O(elements of the result).",
     compute=_one_hot,
-    attributes=(Attribute("axis", -1, "Where the new dimension comes; -1 is the last place.", "int"),),
+    attributes=(Attribute("axis", -1, "The position of the new dimension; -1 is the last position.", "int"),),
     example=Example({"indices": [1, 0], "depth": 3, "on_value": 1.0, "off_value": 0.0},
                     {"output": [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]}),
     shape_rule=_with_depth,
@@ -200,7 +200,7 @@ _declare(
     outputs=(Pin("output", "T", "[...]", "The value, everywhere."),),
     types={"T": PLAIN, "index_type": IDS},
     formula="output[…] = value",
-    errors=("InvalidArgumentError: dims is no vector or has a negative size, or value is not a scalar", WRONG_TYPE,
+    errors=("InvalidArgumentError: dims is not a vector or has a negative size, or value is not a scalar", WRONG_TYPE,
             TOO_LARGE),
     cost="O(elements of the result).",
     compute=_fill,
@@ -223,7 +223,7 @@ def _where_limited(op: Any, d_output: Any, limited: Any) -> Any:
 
 _declare(
     name="ClipByValue",
-    summary="Elements below a least value become that, those above a largest value become that.",
+    summary="Clip elements to the range from a least to a largest value.",
     inputs=(
         Pin("t", "T", "[...]", "Any array."),
         Pin("clip_value_min", "T", "[]", "The least value."),
@@ -254,7 +254,7 @@ _declare(
 )  # fmt: skip
 _declare(
     name="StopGradient",
-    summary="The same values again; gradients do not flow through it.",
+    summary="The same values; gradients do not flow through.",
     inputs=(Pin("input", "T", "[...]", "Any shape."),),
     outputs=(Pin("output", "T", "[...]", "The same."),),
     types={"T": PLAIN},

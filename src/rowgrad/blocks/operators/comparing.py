@@ -149,7 +149,7 @@ for _name, _row in {
         formula=_row.formula, errors=(NO_BROADCAST, WRONG_TYPE, TOO_LARGE), compute=partial(_larger, _row.function),
         example=Example({"x": [1.0, 2.0, 3.0], "y": [2.0]}, {"z": _row.result}), shape_rule=_broadcasting,
         gradient={"x": _summed_back(_where(_by, True), "r0"), "y": _summed_back(_where(_by, False), "r1")},
-        notes="NaN wins over any number. Where both are equal, the gradient goes to x.",
+        notes="NaN takes precedence over any number. If both are equal, the gradient goes to x.",
     )  # fmt: skip
 
 
@@ -170,9 +170,9 @@ _declare(
     name="SelectV2",
     summary="Choose between two arrays, element by element.",
     inputs=(
-        Pin("condition", "bool", "[...]", "Which to choose."),
-        Pin("t", "T", "[...]", "What is chosen where condition is true."),
-        Pin("e", "T", "[...]", "What is chosen elsewhere."),
+        Pin("condition", "bool", "[...]", "Where to choose t."),
+        Pin("t", "T", "[...]", "The values where condition is true."),
+        Pin("e", "T", "[...]", "The values elsewhere."),
     ),
     outputs=(Pin("output", "T", "[...]", "The shape that all three broadcast to."),),
     types={"T": PLAIN},

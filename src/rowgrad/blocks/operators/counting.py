@@ -102,7 +102,7 @@ def _bins(shapes: Known, values: Known, _: Known) -> Result:
 def _bucketize(input: Array, *, boundaries: Any) -> Array:
     edges = np.array(boundaries, np.float32)
     if (np.diff(edges) < 0).any() or np.isnan(edges).any():
-        raise InvalidArgumentError(f"boundaries are {list(boundaries)}; they must rise.", code="not-sorted",
+        raise InvalidArgumentError(f"boundaries are {list(boundaries)}; they must ascend.", code="not-sorted",
                                    argument="boundaries", value=boundaries)  # fmt: skip
     result = fresh(input.shape, np.dtype(np.int32))
     # TensorFlow compares in the wider of both types; NaN is past all boundaries.
@@ -172,7 +172,7 @@ _declare(
     outputs=_FOUND,
     types={"T": PLAIN, "out_idx": IDS},
     formula="y[idx[i]] = x[i]",
-    errors=("InvalidArgumentError: x is no vector", WRONG_TYPE, TOO_LARGE),
+    errors=("InvalidArgumentError: x is not a vector", WRONG_TYPE, TOO_LARGE),
     cost="O(N log N).",
     example=Example({"x": [3.0, 1.0, 3.0]}, {"y": [3.0, 1.0], "idx": [0, 1, 0]}),
     compute=_unique,
@@ -188,7 +188,7 @@ _declare(
     outputs=(*_FOUND, Pin("count", "out_idx", "[U]", "How often each value of y occurs.")),
     types={"T": PLAIN, "out_idx": IDS},
     formula="y[idx[i]] = x[i]; count[u] = how many idx[i] are u",
-    errors=("InvalidArgumentError: x is no vector", WRONG_TYPE, TOO_LARGE),
+    errors=("InvalidArgumentError: x is not a vector", WRONG_TYPE, TOO_LARGE),
     cost="O(N log N).",
     example=Example({"x": [3.0, 1.0, 3.0]}, {"y": [3.0, 1.0], "idx": [0, 1, 0], "count": [2, 1]}),
     compute=_unique_with_counts,
@@ -223,12 +223,12 @@ _declare(
     outputs=(Pin("output", "int32", "[...]", "For each, how many boundaries are at most as large."),),
     types={"T": ("float32", "float64", "int32", "int64")},
     formula="output = the number of boundaries b with b ≤ input",
-    errors=("InvalidArgumentError: the boundaries do not rise", WRONG_TYPE, TOO_LARGE),
+    errors=("InvalidArgumentError: the boundaries do not ascend", WRONG_TYPE, TOO_LARGE),
     cost="O(elements · log(boundaries)).",
     example=Example({"input": [-5.0, 10.0, 150.0]}, {"output": [0, 2, 3]},
                     attributes={"boundaries": [0.0, 10.0, 100.0]}),
     compute=_bucketize,
-    attributes=(Attribute("boundaries", REQUIRED, "The boundaries, in rising order, as float32.", kind="numbers"),),
+    attributes=(Attribute("boundaries", REQUIRED, "The boundaries, ascending, as float32.", kind="numbers"),),
     shape_rule=lambda shapes, _, __: {"output": shapes.get("input")},
 )  # fmt: skip
 _declare(

@@ -221,14 +221,14 @@ declare(Operator(
     summary="Numbers from start up to, but without, limit, in steps of delta.",
     inputs=(
         Pin("start", "Tidx", "[]", "The first number."),
-        Pin("limit", "Tidx", "[]", "Where it ends; not among the numbers."),
+        Pin("limit", "Tidx", "[]", "The end, exclusive."),
         Pin("delta", "Tidx", "[]", "The step, which may be negative."),
     ),
     outputs=(Pin("output", "Tidx", "[n]", "The numbers."),),
     types={"Tidx": tuple(dict.fromkeys(("int32", *FLOATS, *INTEGERS)))},
     formula="output[i] = start + i · delta, for i from 0 to ⌈(limit − start) / delta⌉ − 1",
     errors=(
-        "InvalidArgumentError: an input is no scalar or not finite, delta is 0, or leads away from limit",
+        "InvalidArgumentError: an input is not a scalar or not finite, delta is 0, or leads away from limit",
         WRONG_TYPE,
         TOO_LARGE,
     ),
@@ -271,7 +271,7 @@ declare(Operator(
         Pin("params", "Tparams", "[...]", "The array to look up in."),
         Pin("indices", "Tindices", "[..., depth]", "Along the last dimension: an index into the first dimensions."),
     ),
-    outputs=(Pin("output", "Tparams", "[...]", "What is there, in the shape of indices without its last dimension."),),
+    outputs=(Pin("output", "Tparams", "[...]", "The elements, in the shape of indices without its last dimension."),),
     types={"Tparams": PLAIN, "Tindices": IDS},
     formula="output[i, …] = params[indices[i, …, 0], indices[i, …, 1], …]",
     errors=(
@@ -299,7 +299,7 @@ declare(Operator(
     summary="Add values into zeros, at indices of one or several dimensions.",
     inputs=(
         Pin("indices", "Tindices", "[..., depth]", "Along the last dimension: an index into the result."),
-        Pin("updates", "T", "[...]", "What is added there."),
+        Pin("updates", "T", "[...]", "The values to add."),
         Pin("shape", "Tindices", "[rank]", "The shape of the result."),
     ),
     outputs=(Pin("output", "T", "[...]", "The sums; 0 where no index points."),),

@@ -80,7 +80,7 @@ def _concat_offset(axis: Any, shapes: tuple[Array, ...], *, position: int) -> Ar
     offset = sum(part[place] for part in parts[:position])
     if offset > np.iinfo(shapes[0].dtype).max:
         raise OutOfRangeError(
-            f"part {position} begins at {offset}, past the range of {shapes[0].dtype.name}. Use int64 shapes.",
+            f"part {position} begins at {offset}, outside the range of {shapes[0].dtype.name}. Use int64 shapes.",
             code="index-out-of-range",
             argument="shapes",
             position=position,
@@ -203,14 +203,14 @@ declare(Operator(
     family="joining",
     summary="Join arrays along one dimension.",
     inputs=(
-        Pin("values", "T", "[...]", "The arrays, of equal shapes but for the axis.", many=True),
+        Pin("values", "T", "[...]", "The arrays, of equal shapes except along the axis.", many=True),
         Pin("axis", "Tidx", "[]", "The dimension along which they are joined; negative ones count from the end."),
     ),
-    outputs=(Pin("output", "T", "[...]", "All of them, one after the other."),),
+    outputs=(Pin("output", "T", "[...]", "The concatenated array."),),
     types={"T": PLAIN, "Tidx": IDS},
     formula="output = values[0], values[1], … one after the other along axis",
     errors=(
-        "InvalidArgumentError: axis is no scalar, the arrays have no dimension, or their shapes differ off the axis",
+        "InvalidArgumentError: axis is not a scalar, the arrays have no dimension, or their shapes differ off the axis",
         "OutOfRangeError: axis is not in [−rank, rank)",
         WRONG_TYPE,
         TOO_LARGE,
@@ -224,7 +224,7 @@ declare(Operator(
             d_output, op.ConcatOffset(axis, [op.Shape(value) for value in values], position=position), op.Shape(part)
         )
     },
-    notes="TensorFlow's ConcatV2 wants two arrays or more, here one alone is taken too. `raw_ops.Concat` takes "
+    notes="TensorFlow's ConcatV2 requires at least two arrays; here one is allowed. `raw_ops.Concat` takes "
     "concat_dim first, as TensorFlow's.",
 ))  # fmt: skip
 
@@ -242,7 +242,7 @@ declare(Operator(
     types={"Taxis": IDS, "shape_type": IDS},
     formula="offset[axis] = Σ over i < position of shapes[i][axis]; 0 elsewhere",
     errors=(
-        "InvalidArgumentError: axis is no scalar, a shape is no vector or negative, or shapes differ off the axis",
+        "InvalidArgumentError: axis is not a scalar, a shape is negative or not a vector, or they differ off the axis",
         "OutOfRangeError: axis is not in [−rank, rank), or position is not in [0, parts)",
         "OutOfRangeError: the offset is too large for the type of the shapes",
         WRONG_TYPE,
@@ -254,7 +254,7 @@ declare(Operator(
     compute=_concat_offset,
     attributes=(Attribute("position", REQUIRED, "Which of the parts, counted from 0.", kind="int"),),
     shape_rule=_offset_shape,
-    notes="TensorFlow's operator gives the offsets of all parts, as `raw_ops.ConcatOffset` does; its axis is int32.",
+    notes="TensorFlow's operator returns the offsets of all parts, as `raw_ops.ConcatOffset` does; its axis is int32.",
 ))  # fmt: skip
 
 declare(Operator(
@@ -271,9 +271,9 @@ declare(Operator(
     types={"T": PLAIN, "Index": IDS},
     formula="output[i, j, …] = input[begin[0] + i, begin[1] + j, …], for i < size[0], j < size[1], …",
     errors=(
-        "InvalidArgumentError: begin or size is no vector, or not as long as input has dimensions",
+        "InvalidArgumentError: begin or size is not a vector, or not as long as input has dimensions",
         "InvalidArgumentError: a begin below 0, or a size below −1",
-        "OutOfRangeError: the window reaches past the input",
+        "OutOfRangeError: the window extends beyond the input",
         WRONG_TYPE,
         TOO_LARGE,
     ),
@@ -298,7 +298,7 @@ declare(Operator(
     types={"T": (*NUMBERS, "bool"), "Tpaddings": IDS},
     formula="output[paddings[0, 0] + i, paddings[1, 0] + j, …] = input[i, j, …]; 0 elsewhere",
     errors=(
-        "InvalidArgumentError: paddings is no matrix with a row for each dimension of input and two columns",
+        "InvalidArgumentError: paddings is not a matrix with a row for each dimension of input and two columns",
         "InvalidArgumentError: a padding is negative",
         WRONG_TYPE,
         TOO_LARGE,

@@ -128,16 +128,16 @@ declare(Operator(
     summary="The loss of each row of class scores, and its gradient.",
     inputs=(
         Pin("features", "T", "[batch, classes]", "The scores: their softmax are the probabilities of the classes."),
-        Pin("labels", "T", "[batch, classes]", "The true probabilities; 1 in sum in each row."),
+        Pin("labels", "T", "[batch, classes]", "The true probabilities; each row sums to 1."),
     ),
     outputs=(
         Pin("loss", "T", "[batch]", "The loss of each row."),
-        Pin("backprop", "T", "[batch, classes]", "The gradient of each loss to its row of features."),
+        Pin("backprop", "T", "[batch, classes]", "The gradient of each loss with respect to its row of features."),
     ),
     types={"T": FLOATS},
     formula="loss[b] = −Σ over c of labels[b, c] · log(softmax(features[b])[c])\n"
     "backprop = softmax(features) − labels",
-    errors=("InvalidArgumentError: features or labels is no matrix, or their shapes differ", WRONG_TYPE, TOO_LARGE),
+    errors=("InvalidArgumentError: features or labels is not a matrix, or their shapes differ", WRONG_TYPE, TOO_LARGE),
     cost="O(elements).",
     example=Example(
         {"features": [[0.0, 2.0]], "labels": [[0.0, 1.0]]},
@@ -153,7 +153,7 @@ declare(Operator(
         ),
     },
     result=CrossEntropy,
-    notes="backprop takes it that each row of labels is 1 in sum, as in TensorFlow; the gradient of the loss does not. "
+    notes="backprop assumes that each row of labels sums to 1, as in TensorFlow; the gradient of the loss does not. "
     "TensorFlow also broadcasts features and labels to each other. " + SUMS_IN_FLOAT32,
 ))  # fmt: skip
 
@@ -168,13 +168,13 @@ declare(Operator(
     ),
     outputs=(
         Pin("loss", "T", "[batch]", "The loss of each row."),
-        Pin("backprop", "T", "[batch, classes]", "The gradient of each loss to its row of features."),
+        Pin("backprop", "T", "[batch, classes]", "The gradient of each loss with respect to its row of features."),
     ),
     types={"T": FLOATS, "Tlabels": IDS},
     formula="loss[b] = −log(softmax(features[b])[labels[b]])\n"
     "backprop = softmax(features), less 1 at the true class of each row",
     errors=(
-        "InvalidArgumentError: features is no matrix or has no classes, labels is no vector, or their lengths differ",
+        "InvalidArgumentError: features is not a matrix or has no classes, labels is not a vector, or lengths differ",
         "OutOfRangeError: a label is not in [0, classes)",
         WRONG_TYPE,
         TOO_LARGE,

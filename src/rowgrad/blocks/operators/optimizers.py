@@ -246,11 +246,11 @@ NESTEROV = Attribute("use_nesterov", False, "Whether to look ahead by the moment
 DOCS = {
     **updates.STATES,
     **updates.SCALAR_DOCS,
-    "linear": "FTRL's sum of gradients, less what the row has moved.",
-    "momentum": "How much of the momentum stays.",
+    "linear": "FTRL's sum of gradients, minus what the row has moved.",
+    "momentum": "The momentum factor.",
     "ms": "The decaying mean of squared gradients.",
     "mg": "The decaying mean of gradients.",
-    "mom": "Its momentum: what was taken from the variable in the last step.",
+    "mom": "Its momentum: the last step subtracted from the variable.",
     "accum_update": "The decaying mean of squared steps.",
     "gradient_accumulator": "The sum of all gradients.",
     "gradient_squared_accumulator": "The sum of all squared gradients.",
@@ -258,8 +258,8 @@ DOCS = {
     "l2": "The strength of L2 regularisation.",
     "l2_shrinkage": "The strength of L2 regularisation of the loss itself.",
     "lr_power": "How the learning rate falls with the sum of squares: −0.5 is a root.",
-    "rho": "How much of the means stays.",
-    "epsilon": "What is added to a root, or under it, lest anything be divided by 0.",
+    "rho": "The decay rate of the means.",
+    "epsilon": "Added to a root, or under it, to avoid division by 0.",
     "global_step": "The number of this step.",
 }
 OTHER_DOCS = {"Momentum": {"accum": "Its momentum."}, "Adadelta": {"accum": "The decaying mean of squared gradients."}}
@@ -404,7 +404,7 @@ def _declare(name: str, rows: bool) -> None:
         outputs=tuple(Pin(out, "T", whole, f"The new value of {state}.") for state, out in outputs.items()),
         types={"T": FLOATS} | ({"Tindices": IDS} if rows else {}),
         attributes=optimizer.attributes,
-        formula=("for each i, in order, where each state stands for its row indices[i], and grad for its row i:\n"
+        formula=("for each i, in order, with row indices[i] of each state, and row i of grad:\n"
                  if rows else "") + text,
         errors=(
             *((updates.OF_ONE_SHAPE.format(" or ".join([", ".join(same[:-1]), same[-1]])),) if len(same) > 1 else ()),

@@ -13,12 +13,12 @@ from rowgrad._runtime.dtypes import PLAIN, QUANTISED
 from rowgrad.blocks.operators.catalogue import declare
 
 ANY = {"dtype": (*PLAIN, *QUANTISED), "T": (*PLAIN, *QUANTISED)}
-EVERY = Attribute("every", 1, "Do it every so many steps of a loop; 1 is each step.", kind="int")
-WHERE = "The path lies in the folder of the page, or in one below it."
+EVERY = Attribute("every", 1, "Run in every n-th step of a loop; 1 is each step.", kind="int")
+WHERE = "The path is inside the folder of the page."
 
 
 def _no_function(*args: Any, **attributes: Any) -> NoReturn:
-    raise TypeError("this block has no meaning outside a page")
+    raise TypeError("this block works only on a page")
 
 
 def _by_attributes(shapes: Any, values: Any, attributes: Any) -> dict[str, Any]:
@@ -54,9 +54,9 @@ _declare(
     role="placeholder",
     summary="A value that is fed to the session when it runs.",
     inputs=(),
-    outputs=(Pin("output", "dtype", "[...]", "What is fed."),),
+    outputs=(Pin("output", "dtype", "[...]", "The fed value."),),
     attributes=(
-        Attribute("dtype", REQUIRED, "The type of what will be fed.", kind="dtype"),
+        Attribute("dtype", REQUIRED, "The type of the fed value.", kind="dtype"),
         Attribute("shape", None, "Its shape; a name stands for a size that is not known yet, and is the same size "
                   "wherever it stands. Without a shape anything can be fed.", kind="shape"),
     ),
@@ -70,14 +70,14 @@ _declare(
 _declare(
     name="Variable",
     role="variable",
-    summary="A value that lives in the session, and that update blocks change.",
-    inputs=(Pin("initial_value", "T", "[...]", "What it is when a session begins."),),
-    outputs=(Pin("ref", "T", "[...]", "What it is at the beginning of a step."),),
+    summary="A value stored in the session, which update blocks change.",
+    inputs=(Pin("initial_value", "T", "[...]", "The value at the start of a session."),),
+    outputs=(Pin("ref", "T", "[...]", "The value at the start of a step."),),
     types={"T": PLAIN},
-    formula="ref = initial_value, then what the last step made of it",
+    formula="ref = initial_value, then the value after the last step",
     errors=("DTypeError: a type that is not listed",),
     example=Example({"initial_value": [0.5, 1.5]}, {"ref": [0.5, 1.5]}),
-    notes="All blocks of a step see the value from before it; updates take effect when the step is over. In a GraphDef "
+    notes="All blocks of a step see the value from before it; updates take effect at its end. In a GraphDef "
     "it is a VariableV2 whose initial value is assigned by the node `init`.",
 )
 
@@ -107,7 +107,7 @@ _declare(
     role="save",
     summary="Write arrays to an .npz file each time it runs.",
     inputs=(
-        Pin("filename", "string", "[]", f"The file, overwritten when the new one is whole. {WHERE}"),
+        Pin("filename", "string", "[]", f"The file, replaced when the new one is complete. {WHERE}"),
         Pin("tensor_names", "string", "[N]", "A name for each array."),
         Pin("data", "T", "[...]", "The arrays.", many=True),
     ),
@@ -119,7 +119,7 @@ _declare(
             "PageError: there are not as many names as arrays, or a name twice",
             "DTypeError: a type that is not listed"),
     example=Example({"filename": "model.npz", "tensor_names": ["table"], "data": [[[0.5, 1.5]]]}, {}),
-    notes="A variable is written as it was before the step; wire the update's output to write what it is after. The "
+    notes="A variable is written with its value before the step; wire the update's output to write the new value. The "
     "arrays may be of different types.",
 )  # fmt: skip
 

@@ -105,12 +105,12 @@ for _kind, (_name, _summary, _formula, _is_same) in WHAT.items():
         summary=_summary,
         inputs=(
             Pin("shape", "T", "[rank]", "The shape of the result."),
-            Pin("seed", "Tseed", "[2]", "Two whole numbers, which decide all the others."),
+            Pin("seed", "Tseed", "[2]", "The seed: two integers."),
         ),
         outputs=(Pin("output", "dtype", "[...]", "The random numbers."),),
         types={"T": IDS, "Tseed": IDS, "dtype": ("float32", "float64")},
         formula=_formula,
-        errors=("InvalidArgumentError: shape is no vector or has a negative size, or seed is not two numbers",
+        errors=("InvalidArgumentError: shape is not a vector or has a negative size, or seed is not two numbers",
                 WRONG_TYPE, TOO_LARGE),
         cost="O(elements of the result).",
         example=Example({"shape": [2], "seed": [1, 2]}, {"output": EXAMPLES[_kind]}),
@@ -118,8 +118,8 @@ for _kind, (_name, _summary, _formula, _is_same) in WHAT.items():
         attributes=(Attribute("dtype", "float32", "The type of the result.", kind="dtype"),),
         shape_rule=_shaped,
         in_tensorflow=_is_same,
-        notes="The same seed gives the same numbers for ever. "
-        + ("TensorFlow gives them too, normal ones to the rounding of logarithm, sine and cosine." if _is_same
-           else "TensorFlow, which has such an operator, draws others.")
+        notes="The same seed always gives the same numbers. "
+        + ("They equal TensorFlow's, normal ones up to the rounding of logarithm, sine and cosine." if _is_same
+           else "TensorFlow's operator draws other numbers.")
         + " Multiply and add to get other ranges: 0.1 · output − 0.05.",
     ))  # fmt: skip

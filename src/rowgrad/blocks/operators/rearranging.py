@@ -43,7 +43,7 @@ def _squeezed(shapes: Known, _: Known, attributes: Known) -> Result:
     axes = distinct_axes("axis", np.array(wanted), len(before))
     for axis in axes:
         if isinstance(before[axis], int) and before[axis] != 1:
-            raise InvalidArgumentError(f"dimension {axis} of input has size {before[axis]}; only size 1 can go.",
+            raise InvalidArgumentError(f"dimension {axis} of input has size {before[axis]}; it has to be 1.",
                                        code="shape-mismatch", argument="axis", value=axis)  # fmt: skip
     return {"output": tuple(size for d, size in enumerate(before) if d not in axes)}
 
@@ -121,7 +121,7 @@ _declare(
     cost="O(elements): the result is a copy.",
     example=Example({"input": [[[1.0], [2.0]]]}, {"output": [[1.0], [2.0]]}, attributes={"axis": [0]}),
     compute=_squeeze,
-    attributes=(Attribute("axis", [], "The dimensions to remove; none are all of size 1.", "list"),),
+    attributes=(Attribute("axis", [], "The dimensions to remove; empty for all of size 1.", "list"),),
     shape_rule=_squeezed,
     gradient={"input": lambda op, d_output, input: op.Reshape(d_output, op.Shape(input))},
 )  # fmt: skip
@@ -136,7 +136,7 @@ _declare(
     outputs=(Pin("output", "T", "[...]", "The copies."),),
     types={"T": PLAIN, "Tmultiples": IDS},
     formula="output[i, j, …] = input[i mod size 0, j mod size 1, …]",
-    errors=("InvalidArgumentError: multiples is no vector with a number of 0 or more for each dimension", WRONG_TYPE,
+    errors=("InvalidArgumentError: multiples is not a vector with a number of 0 or more for each dimension", WRONG_TYPE,
             TOO_LARGE),
     cost="O(elements of the result).",
     example=Example({"input": [1.0, 2.0], "multiples": [2]}, {"output": [1.0, 2.0, 1.0, 2.0]}),

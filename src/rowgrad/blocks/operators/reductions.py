@@ -123,8 +123,8 @@ def _turned(attributes: Known, name: str) -> str:
 
 # Declarations
 
-AXIS = Pin("axis", "Tidx", "[...]", "The dimensions that go: a scalar or a vector; negative ones count from the end.")
-KEEP_DIMS = Attribute("keep_dims", False, "Whether they stay, with size 1.")
+AXIS = Pin("axis", "Tidx", "[...]", "The dimensions to reduce: a scalar or a vector; negative ones count from the end.")
+KEEP_DIMS = Attribute("keep_dims", False, "Whether to keep them, with size 1.")
 
 
 def _spread(op: Any, gradient: Any, input: Any, axis: Any) -> Any:
@@ -179,7 +179,7 @@ for _kind, _results in {"Sum": [3.0, 7.0], "Mean": [1.5, 3.5]}.items():
 
 ROWS_OF = {
     "Softmax": (
-        softmax, "Numbers as probabilities: positive, and 1 in sum along the last dimension.",
+        softmax, "Convert numbers to probabilities: positive, and summing to 1 along the last dimension.",
         "softmax[…, c] = exp(logits[…, c]) / Σ over k of exp(logits[…, k])", [0.119203, 0.880797],
         lambda op, d_softmax, softmax: op.Mul(
             op.Sub(d_softmax, op.ReduceSum(op.Mul(d_softmax, softmax), [-1], keep_dims=True)), softmax
@@ -225,15 +225,15 @@ declare(Operator(
     outputs=(Pin("product", "T", "[m, n]", "Their product."),),
     types={"T": NUMBERS},
     formula="product[i, j] = Σ over k of a[i, k] · b[k, j]",
-    errors=("InvalidArgumentError: a or b is no matrix, or their inner sizes differ", WRONG_TYPE, TOO_LARGE),
+    errors=("InvalidArgumentError: a or b is not a matrix, or their inner sizes differ", WRONG_TYPE, TOO_LARGE),
     cost="O(m · k · n), by the linear algebra library that NumPy has.",
     example=Example({"a": [[1.0, 2.0]], "b": [[3.0], [4.0]]}, {"product": [[11.0]]}),
     compute=_matmul,
     attributes=(
         Attribute("transpose_a", False, "Whether a is transposed first."),
         Attribute("transpose_b", False, "Whether b is transposed first."),
-        Attribute("grad_a", False, "Has no effect: tells TensorFlow that a is a gradient.", passed=False),
-        Attribute("grad_b", False, "Has no effect: tells TensorFlow that b is a gradient.", passed=False),
+        Attribute("grad_a", False, "Has no effect here; in TensorFlow a hint that a is a gradient.", passed=False),
+        Attribute("grad_b", False, "Has no effect here; in TensorFlow a hint that b is a gradient.", passed=False),
     ),
     shape_rule=_product,
     gradient={

@@ -49,7 +49,7 @@ def _size(input: Array, *, out_type: str = "int32") -> Array:
 def _fits(what: str, size: int, out_type: str) -> None:
     if size > np.iinfo(out_type).max:
         raise OutOfRangeError(
-            f"{what} is {size}, past the range of {out_type}. Choose out_type='int64'.",
+            f"{what} is {size}, outside the range of {out_type}. Choose out_type='int64'.",
             code="index-out-of-range",
             argument="out_type",
             value=size,
@@ -223,16 +223,16 @@ declare(Operator(
     name="Reshape",
     function=None,
     family="shaping",
-    summary="The same elements, in the same order, in another shape.",
+    summary="Change the shape, with the same elements in the same order.",
     inputs=(
         Pin("tensor", "T", "[...]", "Any array."),
-        Pin("shape", "Tshape", "[rank]", "The new shape; one size may be −1, which is then worked out."),
+        Pin("shape", "Tshape", "[rank]", "The new shape; one size may be −1, which is inferred."),
     ),
     outputs=_output("[...]", "The elements of tensor, row by row."),
     types={"T": PLAIN, "Tshape": IDS},
     formula="output, read row by row, = tensor, read row by row",
     errors=(
-        "InvalidArgumentError: shape is no vector, has a size below −1 or more than one −1",
+        "InvalidArgumentError: shape is not a vector, has a size below −1 or more than one −1",
         "InvalidArgumentError: the numbers of elements differ",
         WRONG_TYPE,
         TOO_LARGE,
@@ -257,7 +257,7 @@ declare(Operator(
     types={"T": PLAIN, "Tperm": IDS},
     formula="y[i_perm[0], i_perm[1], …] = x[i_0, i_1, …]",
     errors=(
-        "InvalidArgumentError: perm is no vector, not as long as x has dimensions, or names a dimension twice",
+        "InvalidArgumentError: perm is not a vector, not as long as x has dimensions, or names a dimension twice",
         "OutOfRangeError: perm names a dimension that x does not have",
         WRONG_TYPE,
         TOO_LARGE,
@@ -279,7 +279,7 @@ declare(Operator(
     types={"T": IDS},
     formula="y[x[i]] = i",
     errors=(
-        "InvalidArgumentError: x is no vector, or a number occurs twice",
+        "InvalidArgumentError: x is not a vector, or a number occurs twice",
         "OutOfRangeError: a number is not in [−rank, rank)",
         WRONG_TYPE,
     ),
@@ -295,7 +295,7 @@ declare(Operator(
     summary="Insert a dimension of size 1.",
     inputs=(
         Pin("input", "T", "[...]", "Any array."),
-        Pin("axis", "Tdim", "[]", "Where the new dimension goes; negative ones are counted from the end."),
+        Pin("axis", "Tdim", "[]", "The position of the new dimension; negative ones are counted from the end."),
     ),
     outputs=_output("[...]", "The input with one dimension more."),
     types={"T": PLAIN, "Tdim": IDS},
@@ -326,7 +326,7 @@ declare(Operator(
     types={"T": PLAIN, "Tidx": IDS},
     formula="output[…, i, …] = input[…, 0 where input has size 1, else i, …]",
     errors=(
-        "InvalidArgumentError: shape is no vector, has a negative size, or the input does not fit into it",
+        "InvalidArgumentError: shape is not a vector, has a negative size, or the input does not fit into it",
         WRONG_TYPE,
         TOO_LARGE,
     ),
@@ -357,7 +357,7 @@ declare(Operator(
     types={"T": IDS},
     formula="r0 = the d where s0, filled up with 1 from the left, is 1; r1 likewise; none if the two are equal",
     errors=(
-        "InvalidArgumentError: a shape is no vector, has a negative size, or the two do not broadcast",
+        "InvalidArgumentError: a shape is not a vector, has a negative size, or the two do not broadcast",
         WRONG_TYPE,
     ),
     cost="O(rank).",

@@ -31,7 +31,7 @@ def _key(rank: int, begin: list[int], end: list[int], strides: list[int], masks:
     key: list[Any] = []
     bits = {name: int(masks.get(name, 0)) for name in MASKS}
     if bin(bits["ellipsis_mask"]).count("1") > 1:
-        raise _wrong("ellipsis_mask", bits["ellipsis_mask"], "only one place may stand for all the others")
+        raise _wrong("ellipsis_mask", bits["ellipsis_mask"], "only one position may be an ellipsis")
     for i in range(len(begin)):
         if bits["ellipsis_mask"] >> i & 1:
             key.append(Ellipsis)
@@ -132,10 +132,10 @@ def _declare(**fields: Any) -> None:
 
 _MASK_DOCS = {
     "begin_mask": "Bits: where one is set, the slice begins at the first element.",
-    "end_mask": "Bits: where one is set, the slice goes to the last element.",
-    "ellipsis_mask": "A bit: that place stands for all dimensions that the others leave.",
+    "end_mask": "Bits: where one is set, the slice ends at the last element.",
+    "ellipsis_mask": "A bit: that position is an ellipsis, for all remaining dimensions.",
     "new_axis_mask": "Bits: where one is set, a dimension of size 1 is inserted.",
-    "shrink_axis_mask": "Bits: where one is set, the one element at begin is taken, and the dimension goes.",
+    "shrink_axis_mask": "Bits: where one is set, the element at begin is taken, and the dimension is removed.",
 }
 _MASKS = tuple(Attribute(name, 0, doc, "int") for name, doc in _MASK_DOCS.items())
 _LIMITS = (
@@ -144,7 +144,7 @@ _LIMITS = (
     Pin("strides", "Index", "[n]", "The steps from one element to the next; negative ones go backwards."),
 )
 _WRONG_SLICE = (
-    "InvalidArgumentError: begin, end and strides are no vectors of one length, or longer than the shape",
+    "InvalidArgumentError: begin, end and strides are not vectors of one length, or longer than the shape",
     "InvalidArgumentError: a stride is 0",
     "OutOfRangeError: an element that is to be taken is not there",
 )

@@ -136,7 +136,7 @@ def _declare(**fields: Any) -> None:
     declare(Operator(function=None, **{"cost": "O(elements).", **fields}))
 
 
-_INDEX = "Which of the parts this block gives, from 0 on."
+_INDEX = "Which part this block returns, counted from 0."
 _declare(
     name="Split",
     raw_name="SplitPart",
@@ -159,7 +159,7 @@ _declare(
                 Attribute("index", REQUIRED, _INDEX, "int")),
     shape_rule=_split_shape,
     gradient={"value": _split_gradient},
-    notes="TensorFlow's Split gives all parts at once.",
+    notes="TensorFlow's Split returns all parts.",
 )  # fmt: skip
 _declare(
     name="Unpack",
@@ -180,7 +180,7 @@ _declare(
                 Attribute("index", REQUIRED, _INDEX, "int")),
     shape_rule=_unpack_shape,
     gradient={"value": _unpack_gradient},
-    notes="TensorFlow's Unpack gives all of them at once.",
+    notes="TensorFlow's Unpack returns all parts.",
 )  # fmt: skip
 _declare(
     name="Pack",
@@ -194,7 +194,7 @@ _declare(
             TOO_LARGE),
     example=Example({"values": [[1.0, 2.0], [3.0, 4.0]]}, {"output": [[1.0, 3.0], [2.0, 4.0]]}, attributes={"axis": 1}),
     compute=_pack,
-    attributes=(Attribute("axis", 0, "Where the new dimension comes; negative ones count from the end.", "int"),),
+    attributes=(Attribute("axis", 0, "The position of the new dimension; negative ones count from the end.", "int"),),
     shape_rule=_packed,
     gradient={"values": _pack_gradient},
 )  # fmt: skip

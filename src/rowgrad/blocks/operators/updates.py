@@ -246,8 +246,8 @@ ROW_ERRORS = (
 )
 ROUNDED = "Half and bfloat16 are computed in float32, and each result is rounded once; TensorFlow rounds in between."
 IN_ORDER = (
-    "Only the rows in indices change. A row that occurs more than once is changed as often, in the order of indices, "
-    "which is slow where one occurs very often: sum such gradients first, as the compact gradients (GradV2) do."
+    "Only the rows in indices change. A row that occurs more than once is changed each time, in the order of indices, "
+    "which is slow if it occurs very often: sum such gradients first, as the compact gradients (GradV2) do."
 )
 STATES = {
     "var": "The variable.",
@@ -260,9 +260,9 @@ SCALAR_DOCS = {
     "lr": "The learning rate.",
     "beta1_power": "beta1 to the power of the number of steps so far, this one included.",
     "beta2_power": "beta2 to the power of the number of steps so far, this one included.",
-    "beta1": "How much of the first moment stays.",
-    "beta2": "How much of the second moment stays.",
-    "epsilon": "What is added to the root of the second moment, lest anything be divided by 0.",
+    "beta1": "The decay rate of the first moment.",
+    "beta2": "The decay rate of the second moment.",
+    "epsilon": "Added to the root of the second moment, to avoid division by 0.",
 }
 ADAGRAD_FORMULA = "accum_out = accum + grad²   (accum, without update_slots)\nout = var − lr · grad / sqrt(accum_out)"
 ADAM_FORMULA = (
@@ -299,7 +299,7 @@ def _declare(name: str, summary: str, states: tuple[str, ...], scalars: tuple[st
         outputs=tuple(Pin(out, "T", whole, f"The new value of {state}.") for state, out in outputs.items()),
         types={"T": FLOATS} | ({"Tindices": IDS} if rows else {}),
         attributes=(USE_LOCKING, *attributes) if in_tensorflow else attributes,
-        formula=("for each i, in order, where each state stands for its row indices[i], and grad for its row i:\n"
+        formula=("for each i, in order, with row indices[i] of each state, and row i of grad:\n"
                  if rows else "") + formula,
         errors=(
             *((OF_ONE_SHAPE.format(" or ".join([", ".join(same[:-1]), same[-1]])),) if len(same) > 1 else ()),

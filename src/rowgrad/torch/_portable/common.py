@@ -51,4 +51,4 @@ def complain(name: str, *values: Any) -> NoReturn:
             plain.append(torch.zeros(shape, dtype=value.dtype))
     with torch.no_grad():
         OPERATORS[name](*plain)
-    raise RuntimeError(f"{name} refused on a device what it takes on the CPU; please report this")
+    raise RuntimeError(f"{name} rejected input on a device that it accepts on the CPU; please report this")

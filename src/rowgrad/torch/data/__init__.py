@@ -1,4 +1,4 @@
-"""Data sets of Parquet and Arrow files for PyTorch, in batches that collections of tables take.
+"""Data sets of Parquet and Arrow files for PyTorch, in batches that collections of tables accept.
 
 `JaggedDataset` is an `IterableDataset`; `JaggedLoader` runs it in workers, knows its position and shows a progress bar.
 Both need pyarrow.

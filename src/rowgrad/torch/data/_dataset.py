@@ -23,7 +23,7 @@ from rowgrad.torch.data._files import Paths, Piece
 
 
 class Batch(NamedTuple):
-    """A batch: the ids of all features, the other columns by name, and its worker with the rows it has given so far."""
+    """A batch: the ids of all features, the other columns by name, its worker, and that worker's row count so far."""
 
     features: KeyedJaggedTensor
     columns: dict[str, Tensor]
@@ -38,24 +38,24 @@ class JaggedDataset(IterableDataset[Batch]):
     files : path, folder, pattern, or a list of these
         Parquet files, or Arrow files (Feather, IPC).
     features : list of str, or dict of str to str
-        The columns of ids: lists of whole numbers, or one number a row. A dict maps features to columns.
+        The columns of ids: lists of integers, or one integer per row. A dict maps features to columns.
     batch_size : int
         How many rows a batch has; the last one of a worker may have fewer.
     columns : list of str
         Further columns of numbers, such as labels and dense features.
     shuffle : bool
-        Whether rows come by chance: parts of files (row groups) in any order, and rows of each in any order.
+        Whether to shuffle: row groups of files in random order, and the rows of each in random order.
     seed : int
-        Decides chance; the same seed and epoch give the same order, for any number of workers and ranks.
+        The random seed; the same seed and epoch give the same order, for any number of workers and ranks.
     drop_last : bool
         Whether to leave out a last batch that is not full.
     rank, world_size : int, optional
-        Which part of the rows is for this process; by default what `torch.distributed` says, if it is initialised.
+        Which part of the rows this process reads; by default those of `torch.distributed`, if it is initialised.
 
     Raises
     ------
     InvalidArgumentError
-        There is no such file or column, a file cannot be read, or a column holds no ids.
+        A file or column does not exist, a file cannot be read, or a column does not hold ids.
 
     Examples
     --------
@@ -88,7 +88,7 @@ class JaggedDataset(IterableDataset[Batch]):
         self.features = dict(zip(names, _names("features", features.values()), strict=True)) if isinstance(
             features, Mapping) else {name: name for name in names}  # fmt: skip
         if not self.features:
-            raise _wrong("features", f"features is {features!r}; it must be a list of columns, or a dict to them.")
+            raise _wrong("features", f"features is {features!r}; it must be a list or dict of columns.")
         self.columns, self.batch_size = _names("columns", columns), batch_size
         self.shuffle, self.seed, self.drop_last = shuffle, seed, drop_last
         self.rank, self.world_size = _place(rank, world_size)
@@ -102,34 +102,34 @@ class JaggedDataset(IterableDataset[Batch]):
         self._turn = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin an epoch: shuffled rows come in an order of its own."""
+        """Set the epoch; each epoch has its own shuffled order."""
         if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
             raise _wrong("epoch", f"epoch is {epoch!r}; it must be a whole number of 0 or more.")
         self.epoch, self._given, self._turn = epoch, {}, 0
 
     def rows_of(self, worker: int, workers: int) -> tuple[int, int]:
-        """The range of rows, in their order, that a worker of this rank gives."""
+        """The range of rows, in their order, that a worker of this rank reads."""
         total, number = self.world_size * workers, self.rank * workers + worker
         return number * self.rows // total, (number + 1) * self.rows // total
 
     def state_dict(self) -> dict[str, Any]:
-        """The position: what has been given in this process, by worker."""
+        """The position: the number of rows returned in this process, by worker."""
         return {"epoch": self.epoch, "rows": dict(self._given), "turn": self._turn, **self._identity()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on at a position; the data and what it depends on must be the same."""
+        """Continue from a position; the files and settings must be the same."""
         check_state(state)
         for name, value in self._identity().items():
             if state.get(name) != value:
                 raise InvalidArgumentError(
-                    f"the position is one of {name} = {state.get(name)!r}, but this data set has {value!r}. Make the "
-                    "data set as it was made then.",
+                    f"the position was saved with {name} = {state.get(name)!r}, but this data set has {value!r}. Make "
+                    "the data set with the same settings.",
                     code="other-data",
                     argument="state",
                     value=state.get(name),
                 )
         if not isinstance(state.get("rows"), Mapping):
-            raise _wrong("state", "state has no rows; it must be what `state_dict` gave.")
+            raise _wrong("state", "state has no rows; it must be the result of `state_dict`.")
         rows = {_count(worker): _count(given) for worker, given in state["rows"].items()}
         self.epoch, self._given, self._turn = _count(state.get("epoch")), rows, _count(state.get("turn"))
 
@@ -229,7 +229,7 @@ def _ids(piece: Piece, name: str, column: Any) -> tuple[Array, Array]:
         found, offsets = from_ragged(column)
     except RowgradError as error:
         raise InvalidArgumentError(
-            f"column {name!r} of {piece.file} holds no ids, or not only ids: {error}",
+            f"column {name!r} of {piece.file} must hold ids only: {error}",
             code=error.code,
             argument="features",
             value=name,
@@ -273,7 +273,7 @@ def _count(value: Any) -> int:
 def check_state(state: Any) -> None:
     """A position is what `state_dict` gave."""
     if not isinstance(state, Mapping):
-        raise _wrong("state", f"state is {state!r}; it must be what `state_dict` gave.")
+        raise _wrong("state", f"state is {state!r}; it must be the result of `state_dict`.")
 
 
 def _place(rank: int | None, world_size: int | None) -> tuple[int, int]:

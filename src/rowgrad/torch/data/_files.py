@@ -40,7 +40,7 @@ def find(files: Paths) -> list[str]:
     given = [files] if isinstance(files, str | os.PathLike) or not isinstance(files, Iterable) else list(files)
     if wrong := [path for path in given if not isinstance(path, str | os.PathLike)]:
         raise InvalidArgumentError(
-            f"files has {wrong[0]!r}; give paths as text, or pathlib's.", code="wrong-argument", argument="files"
+            f"files has {wrong[0]!r}; give paths as str or pathlib.Path.", code="wrong-argument", argument="files"
         )
     found: list[str] = []
     for item in [os.fspath(path) for path in given]:
@@ -96,8 +96,8 @@ def read(piece: Piece, columns: Sequence[str], *, is_alone: bool) -> Any:
             table.validate(full=True)  # what is mapped is believed: lengths and offsets may lead out of it
     if table.num_rows != piece.rows:
         raise InvalidArgumentError(
-            f"{piece.file} has {table.num_rows} rows in its part {piece.number}, but had {piece.rows} when the data "
-            "set was made. Do not change files while they are read.",
+            f"{piece.file} has {table.num_rows} rows in its row group {piece.number}, but had {piece.rows} when the "
+            "data set was made. Do not change files while they are read.",
             code="changed",
             argument="files",
             value=piece.file,

@@ -26,22 +26,22 @@ class JaggedLoader:
     dataset : JaggedDataset
         The data.
     num_workers : int
-        How many processes read; 0 is this one.
+        How many processes read; with 0, this process reads.
     progress : bool
-        Whether to show how many rows have been given.
+        Whether to show a progress bar of rows.
     **options
         Further arguments of `torch.utils.data.DataLoader`, such as prefetch_factor and pin_memory.
 
-    Each loop over it is an epoch, or the rest of one that was left or loaded. `state_dict` tells the position after the
-    last batch that was given, whatever workers have read ahead; a loader with that position gives the same batches, in
-    the same order, as one that was never stopped.
+    Each loop over it is an epoch, or the rest of an epoch that was interrupted or loaded. `state_dict` returns the
+    position after the last batch that was returned, however far workers have read ahead; a loader that continues from
+    it returns the same batches in the same order as one that was never stopped.
     """
 
     def __init__(self, dataset: JaggedDataset, *, num_workers: int = 0, progress: bool = False, **options: Any) -> None:
         for name in ("batch_size", "shuffle", "sampler", "batch_sampler", "drop_last", "collate_fn"):
             if name in options:
                 raise InvalidArgumentError(
-                    f"{name} belongs to the data set. Leave it out, and give JaggedDataset what it takes.",
+                    f"{name} is an argument of JaggedDataset. Pass it there.",
                     code="wrong-argument",
                     argument=name,
                     op="JaggedLoader",
@@ -56,17 +56,17 @@ class JaggedLoader:
         self._turn = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """The position, of plain numbers."""
+        """The position, as plain numbers."""
         state = self.dataset.state_dict()
         return state | {"rows": dict(self._rows), "turn": self._turn, "workers": max(self.num_workers, 1)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on at a position with the next loop."""
+        """Continue from a position in the next loop."""
         check_state(state)
         workers = max(self.num_workers, 1)
         if state.get("workers") != workers:
             raise InvalidArgumentError(
-                f"the position is one of {state.get('workers')} workers, but this loader has {workers}. Pass "
+                f"the position was saved with {state.get('workers')} workers, but this loader has {workers}. Pass "
                 f"num_workers={state.get('workers')}.",
                 code="other-data",
                 argument="state",

@@ -1,4 +1,4 @@
-"""Tables beyond one machine, on `torch.distributed`: compact gradients summed over ranks, and tables spread over them.
+"""Tables over several machines, with `torch.distributed`: all-reduce of compact gradients, and sharded tables.
 
 `ShardedEmbeddingBagCollection` spreads many tables, with one exchange for all of them. `ShardedEmbeddingBag` holds a
 part of one table on each rank, with fused optimizers and checkpoints that any number of

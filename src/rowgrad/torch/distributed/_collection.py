@@ -37,52 +37,52 @@ FREE = 0.8  # of the memory that is free, tables may use
 
 
 class ShardedEmbeddingBagCollection(EmbeddingBagCollection):
-    """Tables of embeddings for many features, spread over the ranks of a group.
+    """Embedding tables for many features, sharded over the ranks of a group.
 
-    Each rank gives its part of the batch and gets the pooled rows of it. A step exchanges counts, ids, rows, counts
-    again, and gradients: five messages between two ranks, whatever the number of tables; ranks of one machine exchange
-    them through shared memory. All ranks must call the collection, and its backward pass, equally often and in the same
-    order, also with empty batches.
+    Each rank passes its part of the batch and gets its pooled rows. A step exchanges counts, ids, rows, counts again,
+    and gradients: five messages between two ranks, for any number of tables; ranks of one machine exchange them through
+    shared memory. All ranks must call the collection, and its backward pass, equally often and in the same order, also
+    with empty batches.
 
     Parameters
     ----------
     tables : list of EmbeddingBagConfig
         The tables, of one type, pooled by sum, mean or sqrtn.
     is_weighted : bool
-        Whether ids have weights: those of `features` are used then, else ignored.
+        Whether ids have weights. If False, weights of `features` are ignored.
     group : process group, optional
         The ranks that hold the tables; by default all.
     placement : str, dict or Planner
-        Where tables live: ``"row"`` (each rank holds some of the rows), ``"table"`` (one rank holds a table, or
+        Where tables are stored: ``"row"`` (each rank holds some of the rows), ``"table"`` (one rank holds the table, or
         ``("table", rank)``), ``"column"`` (ranks hold some of the columns), ``"replicated"`` (each rank holds all), or
-        ``"auto"``: the cheapest way by the cost model, within the memory of the ranks. A dict has a way for each table
-        by name; those that are left out are planned. `plan` tells what was chosen, and why.
+        ``"auto"``: the cheapest by the cost model, within the memory of the ranks. A dict has a placement for each
+        table by name; those that are left out are planned. `plan` returns what was chosen, and why.
     exact : bool
-        Whether the result has the bits of one process with the whole batch also for tables placed by row, whose rows
-        travel instead of their sums, and replicated ones. Tables placed by table or by column have them anyway.
+        Whether results are bit for bit those of one process with the whole batch also for replicated tables and tables
+        placed by row, which then send rows instead of sums. Tables placed by table or by column are always exact.
     fused_optimizer : rowgrad.optim optimizer, or dict of table name to optimizer, optional
-        Changes the rows of the tables on their owner in the backward pass.
+        Updates the rows of the tables on their owner in the backward pass.
     gradient_average : bool
         By default gradients of tables are the sum over ranks of the gradients of their losses. With True they are
         divided by the number of ranks, as `DistributedDataParallel` does for the dense part of a model.
     seed : int
-        What new tables are drawn from; they are the same for any number of ranks and placement.
+        The random seed of new tables, which are the same for any number of ranks and placement.
     sparse : bool
         Whether gradients of tables that have no fused optimizer are sparse.
     timeout : float, optional
-        Seconds that an exchange may take before it fails, on the group of all ranks; by default the group's own time.
+        Seconds after which an exchange fails, for the group of all ranks; by default the group's own timeout.
 
     Attributes
     ----------
     embedding_bags : torch.nn.ModuleDict
-        What this rank holds of each table, by name: its `weight` has the rows and columns that are here, or no rows.
+        This rank's part of each table, by name: its `weight` has the rows and columns that this rank holds, or no rows.
     traffic : Traffic
-        Bytes that this rank gave to others, and the number of exchanges.
+        Bytes that this rank sent to others, and the number of exchanges.
 
     Raises
     ------
     PeerError
-        Another rank has other settings, refused its batch, or is at another place of a step: then all ranks raise, and
+        Another rank has other settings, rejected its batch, or is at another place of a step: then all ranks raise, and
         the collection can be used again.
     CommunicationError
         A rank does not answer.
@@ -168,14 +168,14 @@ class ShardedEmbeddingBagCollection(EmbeddingBagCollection):
 
     @property
     def traffic(self) -> Traffic:
-        """The bytes that this rank gave to others."""
+        """The bytes that this rank sent to others."""
         return self.exchange.traffic
 
     @property
     def optimizer(self) -> FusedOptimizer | None:
         """The fused optimizers as one `torch.optim.Optimizer`, for schedulers, scalers and checkpoints, or None.
 
-        Its settings must be the same on all ranks when they make a step. Its `state_dict` stands for whole tables.
+        Its settings must be the same on all ranks in each step. Its `state_dict` describes whole tables.
         """
         if self._optimizer is None:
             names = [name for name, bag in self.embedding_bags.items() if bag.fused_optimizer is not None]
@@ -183,11 +183,11 @@ class ShardedEmbeddingBagCollection(EmbeddingBagCollection):
         return self._optimizer
 
     def plan(self) -> Plan:
-        """Where the tables live, and why; print it."""
+        """The placement of the tables, with reasons; print it."""
         return self._plan
 
     def reset_parameters(self) -> None:
-        """Draw all tables anew by `seed`; fused optimizers begin anew."""
+        """Reinitialize all tables with `seed`, and reset fused optimizers."""
         for number, placed in enumerate(self._plan.tables):
             shard, bag = placed.on(self.exchange.rank), self.embedding_bags[placed.table.name]
             if shard is not None:
@@ -203,7 +203,7 @@ class ShardedEmbeddingBagCollection(EmbeddingBagCollection):
 
         Parameters
         ----------
-        features : KeyedJaggedTensor, dict of feature name to ids, or what `prefetch` returned
+        features : KeyedJaggedTensor, dict of feature name to ids, or the result of `prefetch`
             As for `EmbeddingBagCollection`.
 
         Returns
@@ -217,7 +217,7 @@ class ShardedEmbeddingBagCollection(EmbeddingBagCollection):
         return keyed(self._names, self._widths, self._finished(self._request(features)))
 
     def pool(self, values: Tensor, offsets: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Look up and pool bags that come as plain tensors, as `EmbeddingBagCollection.pool`."""
+        """Look up and pool bags given as plain tensors, as `EmbeddingBagCollection.pool`."""
         if self.exchange.size == 1:
             return super().pool(values, offsets, weights)
         return self._finished(self._request((values, offsets, weights)))
@@ -225,8 +225,9 @@ class ShardedEmbeddingBagCollection(EmbeddingBagCollection):
     def prefetch(self, features: Any) -> CollectionRequest:
         """Begin to exchange the ids of the next batch, while this one is computed.
 
-        Takes what a call takes, or (values, offsets) or (values, offsets, weights) as `pool`; call the collection with
-        what is returned. All ranks must prefetch and finish in the same order. It costs one more small exchange.
+        The arguments are those of a call, or (values, offsets) or (values, offsets, weights) as for `pool`; call the
+        collection with the result. All ranks must prefetch and finish in the same order. It costs one more small
+        exchange.
         """
         request = self._request(features)
         request.early = True
@@ -295,7 +296,7 @@ class ShardedEmbeddingBagCollection(EmbeddingBagCollection):
     # Whole tables
 
     def load_tables(self, tables: Mapping[str, Tensor]) -> None:
-        """Take this rank's rows and columns from whole tables, by name; others stay as they are."""
+        """Load this rank's rows and columns from whole tables, by name; other tables do not change."""
         if not isinstance(tables, Mapping):
             raise DTypeError(
                 f"tables is a {type(tables).__name__}; pass a dict of table name to tensor.",
@@ -324,12 +325,12 @@ class ShardedEmbeddingBagCollection(EmbeddingBagCollection):
     def gather_tables(self, names: Sequence[str] | None = None, *, rank: int | None = None) -> dict[str, Tensor]:
         """Whole tables by name, on all ranks, or on one only ({} on the others); all must call it.
 
-        ``EmbeddingBagCollection`` goes on with them in one process.
+        ``EmbeddingBagCollection`` continues with them in one process.
         """
         return collection_state.gathered(self, names, rank)
 
     def extra_repr(self) -> str:
-        """How tables are placed, and which rank this is."""
+        """The placement of tables, and the rank."""
         kinds = list(self._plan.kinds().values())
         told = ", ".join(f"{kinds.count(kind)} by {kind}" for kind in dict.fromkeys(kinds))
         return f"{told}, exact={self.exact}, rank {self.exchange.rank} of {self.exchange.size}"
@@ -348,7 +349,7 @@ class ShardedEmbeddingBagCollection(EmbeddingBagCollection):
         return {name: zlib.crc32(repr(told[name]).encode()) for name in SETTINGS}
 
     def accumulate(self) -> Any:
-        """As `EmbeddingBagCollection.accumulate`, with one rank; several ranks make each backward pass a step."""
+        """As `EmbeddingBagCollection.accumulate`, for one rank; with several ranks each backward pass is a step."""
         if self.exchange.size > 1:
             raise InvalidArgumentError(
                 "accumulate() is for collections in one process. With several ranks, each backward pass is a step: "
@@ -362,7 +363,7 @@ def _check_tables(tables: list[configs.EmbeddingBagConfig]) -> None:
     kinds = list(dict.fromkeys(table.data_type for table in tables))
     if len(kinds) > 1:
         raise InvalidArgumentError(
-            f"the tables have the types {', '.join(map(str, kinds))}; those of a sharded collection have one. Make a "
+            f"the tables have the types {', '.join(map(str, kinds))}; a sharded collection has one type. Make a "
             "collection for each.",
             code="wrong-dtype",
             argument="tables",

@@ -167,7 +167,7 @@ def _settings(optimizer: FusedOptimizer | None) -> int:
 def _other_settings(headers: list[list[int]]) -> PeerError:
     other = [rank for rank, header in enumerate(headers) if header[2] != headers[0][2]]
     return PeerError(
-        f"the settings of the fused optimizer differ: ranks {other} have others than rank 0. No table was changed. Set "
+        f"the settings of the fused optimizer on ranks {other} differ from those on rank 0. No table was changed. Set "
         "param_groups, and step schedulers, in the same way on all ranks.",
         code="ranks-differ",
         argument="fused_optimizer",

@@ -19,7 +19,7 @@ BACKWARD, WEIGHTED, WEIGHTS_LEARN, SIZED, NEAR = 1, 2, 4, 8, 16  # what a rank t
 
 
 class CollectionRequest:
-    """Made by `ShardedEmbeddingBagCollection.prefetch`; finished by calling the collection with it."""
+    """The result of `ShardedEmbeddingBagCollection.prefetch`; call the collection with it."""
 
     def __init__(
         self, exchange: Exchange, layout: Layout, ids: "np.dtype[Any]", sums: "np.dtype[Any]", sized: bool, near: bool
@@ -41,7 +41,7 @@ class CollectionRequest:
         self, values: Tensor | None, offsets: Tensor | None, factors: Tensor | None, bags: int, backward: bool,
         error: RowgradError | None,
     ) -> "CollectionRequest":  # fmt: skip
-        """Write the messages, tell all ranks what comes, and begin to send. With `error`, all ranks are told of it."""
+        """Write the messages, announce them to all ranks, and begin to send. With `error`, announce that instead."""
         headers: list[tuple[int, int, int]] | None = None
         exchange = self.exchange
         if error is None and values is not None and offsets is not None:
@@ -93,7 +93,7 @@ class CollectionRequest:
 
     @property
     def received(self) -> message.Received:
-        """What all ranks ask this one for; waits until it is here."""
+        """Wait for the requests of all ranks to this one, and return them."""
         if self._received is None:
             assert self._trade is not None
             came: list[Array] = self.exchange.received(self._trade)
@@ -110,7 +110,7 @@ class CollectionRequest:
             self._trade = None
 
     def batch(self, *, backward: bool = False) -> Batch:
-        """The same as tables take it; in the backward pass, gradients are multiplied by what sizes of bags tell."""
+        """The requests as a batch of look-ups; in the backward pass, gradients are scaled by the sizes of bags."""
         found = self.received
         factors = found.factors
         if backward and found.sizes is not None:

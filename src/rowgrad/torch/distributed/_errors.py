@@ -4,18 +4,18 @@ from rowgrad.errors import InvalidArgumentError, OutOfMemoryError, RowgradError
 
 
 class CommunicationError(RowgradError, RuntimeError):
-    """A message between ranks failed: one has stopped, cannot be reached, or left an exchange in its middle.
+    """A message between ranks failed: a rank has stopped, cannot be reached, or left an exchange before its end.
 
-    The error of the process group is its cause. The group cannot be used any more; start again from a checkpoint.
+    Its cause is the error of the process group, which can no longer be used; start again from a checkpoint.
     """
 
     code = "communication-failed"
 
 
 class PeerError(RowgradError, RuntimeError):
-    """Another rank refused its part of the work, has other settings, or is at another place of a step.
+    """Another rank rejected its input, has other settings, or is at another place of a step.
 
-    All ranks raise, and can go on; `value` is the rank, or the ranks.
+    All ranks raise, and can continue; `value` is the rank, or the ranks.
     """
 
     code = "peer-refused"

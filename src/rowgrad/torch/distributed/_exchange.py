@@ -133,7 +133,7 @@ class Exchange:
         self.size = dist.get_world_size(self.group)
         if self.rank < 0:
             raise InvalidArgumentError(
-                "this process is not a member of the group. Only members use the layer.",
+                "this process is not a member of the group. Only members can use the layer.",
                 code="not-a-member",
                 argument="group",
             )
@@ -417,8 +417,8 @@ def refusal(ranks: list[int]) -> PeerError:
     """The error for what other ranks refused."""
     names = ", ".join(map(str, ranks))
     return PeerError(
-        f"{_named(ranks)} {names} refused what was given there, so no rank goes on. Its own error tells why; fix "
-        "that, and all ranks can try again.",
+        f"{_named(ranks)} {names} rejected the input there, so no rank continues. The error there says why; fix it, "
+        "and all ranks can try again.",
         code="peer-refused",
         value=ranks if len(ranks) > 1 else ranks[0],
     )
@@ -446,7 +446,7 @@ def _timed(group: Any, timeout: float | None) -> Any:
     if group is not None:
         # Making a group takes all ranks of the program, and here are only those of this one.
         raise InvalidArgumentError(
-            "timeout goes with the group of all ranks. For another, give the time where it is made: "
+            "timeout is for the group of all ranks. For another group, pass it to "
             "torch.distributed.new_group(ranks, timeout=…).",
             code="wrong-argument",
             argument="timeout",

@@ -18,15 +18,15 @@ GOLDEN = (5**0.5 - 1) / 2
 
 
 class Ownership:
-    """The places of the rows of a table on some number of ranks.
+    """Which rank holds which row of a table.
 
     Parameters
     ----------
     rows, ranks : int
         The rows of the table, and how many ranks hold them.
     sharding : {"range", "hash"}
-        Whether rows stay in the order of their ids, or are spread: then ids that follow one another, such as the most
-        frequent ones of a sorted vocabulary, live on all ranks.
+        "range" gives each rank consecutive ids. "hash" spreads consecutive ids, such as the most frequent ones of a
+        sorted vocabulary, over all ranks.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class Ownership:
 
     @property
     def pieces(self) -> list[tuple[int, int]]:
-        """The positions that each rank holds, from one to before the other."""
+        """The range of positions that each rank holds: first, and last + 1."""
         return [self.piece(rank) for rank in range(self.ranks)]
 
     def piece(self, rank: int) -> tuple[int, int]:
@@ -67,7 +67,7 @@ class Ownership:
         return min(rank * self.chunk, self.rows), min((rank + 1) * self.chunk, self.rows)
 
     def positions(self, ids: Array) -> Array:
-        """Where rows stand in the order that is cut into pieces."""
+        """The positions of rows in the order that is divided among the ranks."""
         ids = ids.astype(np.int64, copy=False)
         return ids if self.factor == 1 else ids * self.factor % self.rows
 
@@ -76,7 +76,7 @@ class Ownership:
         return self.ids_at(*self.piece(rank))
 
     def ids_at(self, first: int, last: int) -> Array:
-        """The ids of the rows at the positions from `first` to before `last`."""
+        """The ids of the rows at the positions `first` to `last` − 1."""
         positions = np.arange(first, last)
         if self.factor == 1:
             return positions

@@ -60,7 +60,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Plan:
-    """Where the tables of a collection live, and why; `str(plan)` is a table to print.
+    """The placement of the tables of a collection, with reasons; `print(plan)` shows it as a table.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Plan:
     ranks : int
         How many ranks there are.
     notes : tuple of str
-        What was assumed.
+        The assumptions.
     """
 
     tables: tuple[Placed, ...]
@@ -77,7 +77,7 @@ class Plan:
     notes: tuple[str, ...] = ()
 
     def kinds(self) -> dict[str, str]:
-        """How each table is placed, as `placement` takes it."""
+        """The kind of placement of each table, as a dict for `placement`."""
         return {placed.table.name: placed.kind for placed in self.tables}
 
     def __str__(self) -> str:

@@ -16,16 +16,16 @@ UNEVEN = 1.25  # times its fair share of the work, a rank may have with one tabl
 
 @dataclass(frozen=True)
 class Planner:
-    """What the planner assumes; pass one as `placement` for other batches than usual.
+    """Plans the placement of tables; pass one as `placement` to change its assumptions about batches and memory.
 
     Parameters
     ----------
     bags, ids_per_bag : float
-        Bags of each feature on a rank, and ids in a bag.
+        The number of bags of each feature on a rank, and of ids in a bag.
     memory : float, optional
-        Bytes that each rank may use for tables and the state of optimizers; by default 80 % of what is free.
+        Bytes that each rank may use for tables and optimizer state; by default 80 % of the free memory.
     placement : dict, optional
-        Tables that are placed as told; the others are planned.
+        Fixed placements by table name; the other tables are planned.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class Planner:
         ranks: int,
         fixed: dict[str, tuple[str, int | None]] | None = None,
     ) -> Plan:
-        """The plan for some number of ranks; `fixed` tables are placed as told."""
+        """Return the plan for a number of ranks; `fixed` tables keep their placement."""
         fixed, memory = fixed or {}, self.memory or float("inf")
         free, work = [memory] * ranks, [0.0] * ranks
         total = sum(map(self._work, tables))
@@ -121,7 +121,7 @@ class Planner:
         return TABLE, f"sends {told[TABLE]} a step, by row {told[ROW]}"
 
     def sent(self, table: EmbeddingBagConfig, kind: str, ranks: int) -> float:
-        """Bytes that one rank sends in a step for a table, on average."""
+        """The bytes that one rank sends for a table in a step, on average."""
         batch = cost.Batch(self.bags, self.ids_per_bag, table.embedding_dim,
                            str(table.data_type).removeprefix("torch."), rows=table.num_embeddings)  # fmt: skip
         features = table.num_features()

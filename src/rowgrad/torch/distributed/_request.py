@@ -20,10 +20,10 @@ from rowgrad.torch.distributed._ownership import Ownership, owners
 
 @dataclass
 class Request:
-    """Made by `ShardedEmbeddingBag.start`, finished by calling the layer with it.
+    """The result of `ShardedEmbeddingBag.start`; call the layer with it.
 
-    `rows` tells for each entry which of the rows that come it takes, where each is asked for once and they are pooled
-    here; else it is None.
+    `rows` is the position of each entry's row among the received rows, if each row is requested once and pooled here;
+    otherwise it is None.
     """
 
     sent: CollectionRequest

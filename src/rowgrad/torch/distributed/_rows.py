@@ -20,7 +20,7 @@ def all_reduce_rows(
     """Sum the compact gradients of all ranks; each rank gets the whole sum, compact again.
 
     Each rank sums one range of rows, in the order of the ranks, and sends the sums to all others. The dense gradient is
-    never made: what travels is about twice the gradients themselves.
+    never made: the bytes sent are about twice those of the gradients.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def all_reduce_rows(
     group : process group, optional
         The ranks that take part; by default all. Each must call this.
     timeout : float, optional
-        Seconds that an exchange may take, on the group of all ranks; by default the group's own time.
+        Seconds after which an exchange fails, for the group of all ranks; by default the group's own timeout.
     traffic : Traffic, optional
         Counts the bytes sent.
 
@@ -46,7 +46,7 @@ def all_reduce_rows(
     InvalidArgumentError
         The ids do not ascend, or do not fit the rows or the table.
     PeerError
-        The same on another rank, or widths, types or tables differ.
+        This happened on another rank, or widths, types or tables differ.
     CommunicationError
         Another rank does not answer.
 
@@ -121,7 +121,7 @@ def _checked(gradient: RowGradient, rows: int) -> tuple[Array, Array]:
         position = int(down.argmax()) + 1
         raise InvalidArgumentError(
             f"sorted_unique_indices[{position}] is {int(ids[position])}, not larger than {int(ids[position - 1])} "
-            "before it; rows must ascend. Pass what a compact gradient gives.",
+            "before it; rows must ascend. Pass the result of a compact gradient.",
             code="unsorted-rows",
             argument="sorted_unique_indices",
             position=position,

@@ -41,52 +41,52 @@ SETTINGS = ("num_embeddings", "embedding_dim", "dtype", "combiner", "sharding", 
 
 
 class ShardedEmbeddingBag(nn.Module):
-    """A table of embeddings of which each rank holds a part; looks up bags of ids and pools the rows of each bag.
+    """An embedding table of which each rank holds a part; looks up bags of ids and pools the rows of each bag.
 
-    Each rank gives its part of the batch and gets the pooled rows of it. Ids go to the ranks that own their rows, sums
-    of rows come back; in the backward pass the gradients of bags go to the owners, who add them in the order of ranks.
-    All ranks must call the layer, and its backward pass, equally often and in the same order, also with empty batches.
+    Each rank passes its part of the batch and gets its pooled rows. Ids are sent to the ranks that own their rows,
+    which return sums of rows. In the backward pass the gradients of bags are sent to the owners, which add them in the
+    order of ranks. All ranks must call the layer, and its backward pass, equally often and in the same order, also with
+    empty batches.
 
     Parameters
     ----------
     num_embeddings, embedding_dim : int
         The rows and columns of the whole table.
     combiner : {"mean", "sum", "sqrtn", "max"}
-        How the rows of a bag become one; as in `rowgrad.torch.EmbeddingBag`.
+        How the rows of a bag are reduced to one; as in `rowgrad.torch.EmbeddingBag`.
     sharding : {"range", "hash"}
-        Whether a rank holds rows whose ids follow one another, or rows from everywhere, which spreads the work evenly
-        where small ids are frequent.
+        "range" gives each rank consecutive ids; "hash" spreads them, which balances the work if small ids are frequent.
     group : process group, optional
         The ranks that hold the table; by default all.
     exact : bool
-        Whether the result has the bits of one process with the whole batch, for any number of ranks: rows travel
-        instead of sums of rows, and are summed where they were asked for. Without it, sums are rounded in another
-        order; they are the same bits in each run with as many ranks. For the same gradients of the output, rows get
-        the gradients of one process, bit for bit, either way.
+        Whether results are bit for bit those of one process with the whole batch, for any number of ranks: ranks then
+        send rows instead of sums of rows, and the requesting rank sums them. Otherwise sums are rounded in another
+        order, which is the same in each run with the same number of ranks. Either way, for the same gradients of the
+        output, the gradients of rows are those of one process, bit for bit.
     seed : int
-        What the new table is drawn from; it is the same table for any number of ranks.
+        The random seed of the new table, which is the same for any number of ranks.
     sparse : bool
-        Whether the gradient of the rows held here is a sparse tensor of the rows that were looked up, coalesced.
+        Whether the gradient of this rank's rows is a coalesced sparse tensor with only the rows that were looked up.
     padding_idx : int, optional
-        A row that only fills bags up: it counts nowhere and gets no gradient.
+        The id used for padding: it is ignored and gets no gradient.
     include_last_offset : bool
         Whether offsets end with the number of ids.
     fused_optimizer : rowgrad.optim optimizer, optional
-        Changes the rows on their owner in the backward pass; there is no ``.grad`` then. Its state is spread like the
+        Updates the rows on their owner in the backward pass; there is no ``.grad`` then. Its state is sharded like the
         table and saved with the layer.
     gradient_average : bool
         By default the gradient of the table is the sum over ranks of the gradients of their losses. With True it is
-        divided by the number of ranks, as `DistributedDataParallel` does for the dense part of a model: use it where
-        each rank's loss is a mean over its part of the batch.
+        divided by the number of ranks, as `DistributedDataParallel` does for the dense part of a model: use it if each
+        rank's loss is a mean over its part of the batch.
     timeout : float, optional
-        Seconds that an exchange may take before it fails, on the group of all ranks; by default, and for another
-        group, the group's own time (30 minutes for Gloo).
+        Seconds after which an exchange fails, for the group of all ranks; by default, and for another group, the
+        group's own timeout (30 minutes for Gloo).
     mode : str, optional
         PyTorch's name for `combiner`.
     _weight : tensor, optional
         The whole table in the order of ids, of which each rank takes its part, instead of a new one.
     dtype : torch.dtype, optional
-        Of the new table.
+        The type of the new table.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class ShardedEmbeddingBag(nn.Module):
     Raises
     ------
     PeerError
-        Another rank has other settings, refused its batch, or is at another place of a step: then all ranks raise, and
+        Another rank has other settings, rejected its batch, or is at another place of a step: then all ranks raise, and
         the layer can be used again.
     CommunicationError
         A rank does not answer.
@@ -206,7 +206,7 @@ class ShardedEmbeddingBag(nn.Module):
         return self.exchange.traffic
 
     def reset_parameters(self) -> None:
-        """Draw the table anew from the normal distribution, by `seed`; the padding row is 0."""
+        """Reinitialize the table from the normal distribution, with `seed`; the padding row is 0."""
         first, last = self.ownership.piece(self.exchange.rank)
         with torch.no_grad():
             for block in range(first // BLOCK, -(-last // BLOCK)):
@@ -229,9 +229,9 @@ class ShardedEmbeddingBag(nn.Module):
         segment_ids: Tensor | None = None,
         num_bags: int | None = None,
     ) -> Request:
-        """Begin to send the ids of a batch; call the layer with what is returned to finish.
+        """Begin to send the ids of a batch; call the layer with the result to finish.
 
-        The arguments are those of a call. The batch is checked here; while another batch is computed, the ids travel.
+        The arguments are those of a call. The batch is checked here; ids are sent while another batch is computed.
         All ranks must start and finish in the same order.
         """
         request = self._request(input, offsets, per_sample_weights, segment_ids, num_bags)
@@ -269,7 +269,7 @@ class ShardedEmbeddingBag(nn.Module):
         Parameters
         ----------
         input : int32 or int64, or Request
-            The ids: a matrix with a bag a row; or a vector, with `offsets` or `segment_ids`; or what `start` returned.
+            The ids: a matrix with a bag a row; or a vector, with `offsets` or `segment_ids`; or the result of `start`.
         offsets, per_sample_weights, segment_ids, num_bags
             As for `rowgrad.torch.EmbeddingBag`; `segment_ids` must not decrease.
 
@@ -295,7 +295,7 @@ class ShardedEmbeddingBag(nn.Module):
     def full_table(self, rank: int | None = None) -> Tensor | None:
         """The whole table in the order of ids, on all ranks, or on one only (None on the others); all must call it.
 
-        ``EmbeddingBag(rows, columns, _weight=bag.full_table())`` goes on with it in one process.
+        ``EmbeddingBag(rows, columns, _weight=bag.full_table())`` continues with it in one process.
         """
         return self._gathered(self.weight.detach(), rank)
 
@@ -313,7 +313,7 @@ class ShardedEmbeddingBag(nn.Module):
             self.weight.copy_(table.detach()[ids])
 
     def extra_repr(self) -> str:
-        """The settings, and which part is here."""
+        """The settings, and the part of this rank."""
         return (
             f"{self.num_embeddings}, {self.embedding_dim}, combiner={self.combiner!r}, sharding={self.sharding!r}, "
             f"exact={self.exact}, rank {self.exchange.rank} of {self.exchange.size}"
@@ -321,7 +321,7 @@ class ShardedEmbeddingBag(nn.Module):
 
     @property
     def fused_state(self) -> dict[str, Tensor]:
-        """The state of the fused optimizer for the rows held here, by name."""
+        """The state of the fused optimizer for this rank's rows, by name."""
         return {name.removeprefix(STATE): array for name, array in self._buffers.items()
                 if name.startswith(STATE) and array is not None}  # fmt: skip
 
@@ -338,7 +338,7 @@ class ShardedEmbeddingBag(nn.Module):
             )
         if batch.weights is not None and self.combiner == "max":
             raise InvalidArgumentError(
-                "per_sample_weights goes with the combiners sum, mean and sqrtn, not with max.",
+                "per_sample_weights cannot be used with the combiner max; allowed: sum, mean and sqrtn.",
                 code="wrong-argument",
                 argument="per_sample_weights",
             )

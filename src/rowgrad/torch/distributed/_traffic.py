@@ -4,12 +4,12 @@ from collections import Counter
 
 
 class Traffic:
-    """Counts what a rank sends to other ranks; what it keeps for itself is not counted.
+    """Counts the bytes that a rank sends to other ranks.
 
     Attributes
     ----------
     sent : Counter
-        Bytes by purpose: ``"counts"`` (sizes of what follows), ``"ids"`` (rows asked for, with their bags and weights),
+        Bytes by purpose: ``"counts"`` (sizes of what follows), ``"ids"`` (requested rows, with their bags and weights),
         ``"rows"`` (rows of the table, or partial sums of them; none where ranks read each other's tables),
         ``"gradients"``, ``"weights"`` (gradients of weights).
     exchanges : Counter
@@ -29,7 +29,7 @@ class Traffic:
         self.exchanges: Counter[str] = Counter()
 
     def add(self, purpose: str, sent: int) -> None:
-        """One more exchange, in which this rank sent so many bytes to others."""
+        """Count one more exchange, in which this rank sent this many bytes to others."""
         self.sent[purpose] += sent
         self.exchanges[purpose] += 1
 

@@ -38,10 +38,10 @@ def watch(layer: "ShardedEmbeddingBag") -> None:
 
 
 def shard_state(optimizer: Optimizer) -> None:
-    """Let the `state_dict()` of an optimizer stand for whole tables, before its first step.
+    """Make the `state_dict()` of an optimizer describe whole tables, before its first step.
 
-    From its first step on, each optimizer of a `ShardedEmbeddingBag` does so by itself. Only one that has state when it
-    is made, such as `torch.optim.Adagrad`, needs this: before a checkpoint is loaded into it.
+    After its first step, the `state_dict()` of every optimizer of a `ShardedEmbeddingBag` does. Only an optimizer that
+    has state from the start, such as `torch.optim.Adagrad`, needs this, before a checkpoint is loaded into it.
 
     Examples
     --------

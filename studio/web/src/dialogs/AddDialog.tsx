@@ -84,7 +84,7 @@ export function AddDialog({ adding }: { adding: Adding }) {
           </div>
         ))}
       </div>
-      {!found.length && <p className="dim">{adding.wire && !query ? "No operator fits this pin." : "Nothing answers to that."}</p>}
+      {!found.length && <p className="dim">{adding.wire && !query ? "No operator fits this pin." : "No operator matches."}</p>}
     </Modal>
   );
 }

@@ -137,7 +137,7 @@ function Columns({ path, at }: { path: string; at: Place | null }) {
       )}
       {canBatch && (
         <fieldset>
-          <legend>How it comes</legend>
+          <legend>Format</legend>
           <label className="choice">
             <input type="radio" name="how" checked={batches} onChange={() => setBatches(true)} /> In batches: each step of a loop gets the next one
           </label>

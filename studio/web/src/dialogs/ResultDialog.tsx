@@ -31,7 +31,7 @@ export function ResultDialog({ block, pin, element }: { block: string; pin: stri
   if (!value) {
     return (
       <Modal title={`Result: ${block}:${pin}`} onClose={closeDialog} wide>
-        <p className="dim">It is not there any more.</p>
+        <p className="dim">It no longer exists.</p>
       </Modal>
     );
   }
@@ -47,7 +47,7 @@ export function ResultDialog({ block, pin, element }: { block: string; pin: stri
   return (
     <Modal title={`Result: ${block}:${pin}`} onClose={closeDialog} huge>
       <div className="look-head">
-        <div className="tabs" role="tablist" aria-label="How to look at it">
+        <div className="tabs" role="tablist" aria-label="View as">
           {kinds.map((one) => (
             <button key={one} type="button" role="tab" id={`look-${one}`} aria-selected={one === kind} aria-controls="look" tabIndex={one === kind ? 0 : -1} onClick={() => setKind(one)} onKeyDown={(event) => step(event.key, kinds, kind, setKind)}>
               {one === "Why" ? "Why this number?" : one}

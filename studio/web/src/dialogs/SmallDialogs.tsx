@@ -55,7 +55,7 @@ export function TextDialog({ block: id, name, attribute }: { block: string; name
   return (
     <Modal title={`${name} of ${id} as text`} onClose={close} wide>
       <DialogForm yes="Apply" commit={commit} problem={problem}>
-        {literal?.file && <p className="dim">The numbers are kept in a file. What is typed here takes their place.</p>}
+        {literal?.file && <p className="dim">The numbers are stored in a file. Text typed here replaces them.</p>}
         <textarea className="as-text" aria-label={`Text of ${name} of ${id}`} aria-invalid={problem !== null} data-first spellCheck={false} rows={14} value={text} onChange={(event) => setText(event.target.value)} />
         <label className="line">
           Type
@@ -98,8 +98,8 @@ export function AskDialog({ title, text, yes, answer }: Extract<Dialog, { kind: 
 
 const KEYS: [string, [string, string][]][] = [
   ["Page", [["Ctrl O", "Open"], ["Ctrl S", "Save"], ["Ctrl Z", "Undo"], ["Ctrl Shift Z, Ctrl Y", "Redo"], ["?", "This list"]]],
-  ["Blocks", [["Ctrl K, double-click", "Search and add a block"], ["Shift double-click", "Add a note"], ["Enter, Space on a block", "Select it; with Shift, one more"], ["Arrows", "Move what is selected; with Shift, further; in the palette, go through it"], ["F2", "Rename"], ["Ctrl X, Ctrl C, Ctrl V, Ctrl D", "Cut, copy, paste, duplicate"], ["Alt drag", "Drag a copy"], ["Ctrl G, Ctrl Shift G", "Group, ungroup"], ["Ctrl A", "Select all"], ["Delete", "Delete blocks, or the wire at a pin"], ["Alt L, Alt T", "Line up left, at the top"]]],
-  ["Wires", [["Enter on a pin", "Begin a wire, or end it there"], ["Tab", "While wiring: the next pin that fits"], ["Escape", "Give up the wire"], ["Drag a wire's end", "Take it to another pin; dropped on nothing, it is gone"], ["Shift F10 on a pin", "What can be done there"], ["Right button", "What can be done with a wire, a block, the canvas"]]],
+  ["Blocks", [["Ctrl K, double-click", "Search and add a block"], ["Shift double-click", "Add a note"], ["Enter, Space on a block", "Select it; with Shift, one more"], ["Arrows", "Move the selection; with Shift, further; in the palette, the next operator"], ["F2", "Rename"], ["Ctrl X, Ctrl C, Ctrl V, Ctrl D", "Cut, copy, paste, duplicate"], ["Alt drag", "Drag a copy"], ["Ctrl G, Ctrl Shift G", "Group, ungroup"], ["Ctrl A", "Select all"], ["Delete", "Delete blocks, or the wire at a pin"], ["Alt L, Alt T", "Line up left, at the top"]]],
+  ["Wires", [["Enter on a pin", "Start or end a wire there"], ["Tab", "While wiring: the next pin that fits"], ["Escape", "Cancel the wire"], ["Drag a wire's end", "Move it to another pin; dropped on nothing, it is removed"], ["Shift F10 on a pin", "Actions of the pin"], ["Right button", "Actions of a wire, a block, the canvas"]]],
   ["Run", [["Ctrl Enter", "Run"], ["Escape, while it runs", "Stop"], ["Arrows on a result", "Read it row by row, and light up where rows came from"]]],
   ["View", [["F", "Fit all into view"], ["+, −", "Zoom"], ["Shift drag", "Select with a frame"]]],
 ];

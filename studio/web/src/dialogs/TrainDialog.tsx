@@ -55,7 +55,7 @@ export function TrainDialog() {
         </label>
         <fieldset>
           <legend>Variables</legend>
-          {variables.length === 0 && <p className="dim">The loss depends on no variable.</p>}
+          {variables.length === 0 && <p className="dim">The loss does not depend on a variable.</p>}
           {variables.map((id) => (
             <label key={id} className="choice">
               <input type="checkbox" aria-label={id} checked={!left.has(id)} onChange={() => setLeft(toggled(left, id))} /> {id} <span className="dim">{Object.values(page.blocks[id]?.out ?? {})[0]?.text}</span>

@@ -54,7 +54,7 @@ const pooling: Lesson = {
       missing: (state) => {
         const outputs = outputsOf(state, "SparseSegmentMean");
         if (!outputs) return "Fill the three pins, then press Run.";
-        return shows(outputs["output"], [[3, 4], [5, 6]]) ? null : "It ran, but the result is not [[3, 4], [5, 6]]: compare what is typed with the text above.";
+        return shows(outputs["output"], [[3, 4], [5, 6]]) ? null : "It ran, but the result is not [[3, 4], [5, 6]]: compare your input with the text above.";
       },
     },
     {
@@ -68,7 +68,7 @@ const pooling: Lesson = {
     },
     {
       title: "Why 1.5?",
-      text: "Click on a 1.5 in the last row of the gradient. You see the entries that made it: a half from segment 0, which row 2 shares with row 0, and a whole from segment 1, which it has to itself. Then close the window.",
+      text: "Click on a 1.5 in the last row of the gradient. You see the entries that made it: a half from segment 0, which row 2 shares with row 0, and all of segment 1, which is row 2 alone. Then close the window.",
       missing: (state) => {
         const { why, page } = state;
         return why && page.blocks[why.block]?.op === "SparseSegmentMeanGrad" && why.index[0] === 2 ? null : "Click on a number in row 2 of the result of SparseSegmentMeanGrad.";
@@ -125,8 +125,8 @@ const recommender: Lesson = {
   opens: { example: "recommender" },
   steps: [
     {
-      title: "What the model says before",
-      text: "Press Run. The films a user has seen are averaged, and matched with the next film. The loss is the mean squared error of what the model says.",
+      title: "Before training",
+      text: "Press Run. The films a user has seen are averaged, and matched with the next film. The loss is the mean squared error of the predictions.",
       missing: (state) => (state.results["loss"]?.status === "done" ? null : "Press Run."),
     },
     {
@@ -136,7 +136,7 @@ const recommender: Lesson = {
     },
     {
       title: "Train",
-      text: "Press Loop, and take 100 steps or more. The chart below grows while it learns.",
+      text: "Press Loop, and run 100 steps or more. The chart below shows the loss while it learns.",
       missing: (state) => {
         const found = state.runs.flatMap((run) => Object.entries(run.values).flatMap(([name, values]) => (name.startsWith("loss") && values.length >= 50 ? [values] : [])));
         if (!found.length) return "No loop of 50 steps or more has recorded the loss yet.";
@@ -145,15 +145,15 @@ const recommender: Lesson = {
     },
     {
       title: "Which learning rate?",
-      text: "Press Sweep, above the chart, and start it with the five values it offers for lr. Each is one run, from the same beginning.",
+      text: "Press Sweep, above the chart, and start it with the five values it offers for lr. Each is one run, from the same initial values.",
       missing: (state) => {
         const count = state.runs.filter((run) => /^lr /.test(run.about) && Object.values(run.values).some((values) => values.length > 0)).length;
-        return count >= 3 ? null : `${count} of at least 3 runs of a sweep over lr are there.`;
+        return count >= 3 ? null : `The sweep over lr has ${count} of at least 3 runs.`;
       },
     },
     {
       title: "What has it learnt?",
-      text: "Enlarge the result of films, and choose Projection. Point at the films: those that the same users have seen tend to stand on one side.",
+      text: "Enlarge the result of films, and choose Projection. Point at the films: those that the same users have seen tend to be close together.",
       missing: (state) => (state.lookedAt === "films Projection" ? null : "Enlarge the result of films and choose Projection."),
     },
   ],

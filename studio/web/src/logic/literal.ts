@@ -71,7 +71,7 @@ export function textOf(value: Nested, quoted = true): string {
 /** What a leaf cannot be at a pin that takes `dtypes`, in words; null where it can. */
 export function leafProblem(leaf: Leaf, dtypes: string[]): string | null {
   const listed = dtypes.length > 4 ? "" : ` It takes ${dtypes.join(", ")}.`;
-  if (typeof leaf === "boolean") return dtypes.includes("bool") ? null : `${leaf} is a truth value.${listed}`;
+  if (typeof leaf === "boolean") return dtypes.includes("bool") ? null : `${leaf} is a boolean.${listed}`;
   if (typeof leaf === "string") {
     if (dtypes.includes("string")) return null;
     if (Object.values(ODD_NUMBERS).includes(leaf)) return dtypes.some(isFloating) ? null : `${leaf} is not a whole number.${listed}`;
@@ -282,7 +282,7 @@ export function readNumbers(text: string): { ok: true; value: number[] } | { ok:
   const inner = text.trim().replace(/^\[(.*)\]$/s, "$1").trim();
   const numbers: number[] = [];
   for (const part of inner === "" ? [] : inner.split(",").map((item) => item.trim())) {
-    if (!/^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(part)) return { ok: false, message: part === "" ? "A number is missing." : `${part} is no number.` };
+    if (!/^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(part)) return { ok: false, message: part === "" ? "A number is missing." : `${part} is not a number.` };
     numbers.push(Number(part));
   }
   return { ok: true, value: numbers };

@@ -79,7 +79,7 @@ export function TableLook({ looked, onElement }: { looked: Looked; onElement: (r
       const answer = await look<{ row: number | null; position: number | null }>(looked, "find", { sort: query.sort, descending: query.descending, ...(isRow ? { row: Number(text.replace("#", "")) } : { value: text.replace(/^=/, ""), after: found ?? 0 }) });
       setFound(answer.row);
       setProblem(answer.row === null ? `No row holds ${text}.` : null);
-      say(answer.row === null ? `No row holds ${text}.` : `Row ${answer.row}${sort ? `, at place ${Number(answer.position) + 1} of the order` : ""}.`);
+      say(answer.row === null ? `No row holds ${text}.` : `Row ${answer.row}${sort ? `, at position ${Number(answer.position) + 1} in this order` : ""}.`);
       if (answer.position !== null) scrollTo(answer.position);
     } catch (error) {
       setProblem(error instanceof Error ? error.message : String(error));

@@ -43,7 +43,7 @@ export function WhyLook({ first }: { first: Element }) {
   const told = state.found?.explanation;
   return (
     <div className="why">
-      <nav aria-label="The way here">
+      <nav aria-label="Path to this element">
         {way.map((element, step) => (
           <button key={nameOf(element)} type="button" disabled={step === way.length - 1} onClick={() => go(element)}>
             {nameOf(element)}
@@ -56,7 +56,7 @@ export function WhyLook({ first }: { first: Element }) {
           event.preventDefault();
           const index = (typed ?? place).split(/[,\s]+/).filter(Boolean).map(Number);
           if (index.every((part) => Number.isInteger(part) && part >= 0)) setWay([{ ...at, index }]);
-          else setState({ found: null, problem: "An element is told by whole numbers from 0, one for each axis, as 0, 1." });
+          else setState({ found: null, problem: "Type the index of an element: integers from 0, one for each axis, such as 0, 1." });
         }}
       >
         <label>

@@ -16,7 +16,7 @@ export type Query = Record<string, string | number | boolean | null>;
 
 export function look<T>({ block, pin, against }: Looked, what: string, query: Query): Promise<T> {
   const { document } = store.get();
-  return document ? api.look<T>(document, what, { block, pin, ...(against ? { against } : {}), ...query }) : Promise.reject(new Error("There is no page yet."));
+  return document ? api.look<T>(document, what, { block, pin, ...(against ? { against } : {}), ...query }) : Promise.reject(new Error("No page is open yet."));
 }
 
 /** A part of the result; the last answer stays until the next is there, so that nothing flickers. */

@@ -222,7 +222,7 @@ function FeedField({ block }: { block: Block }) {
   const fed = useStore((state) => state.fed[block.id]);
   const dtype = block.attrs["dtype"];
   return (
-    <div className="card-row attribute" title="What it is fed with when the page runs; not kept in the file.">
+    <div className="card-row attribute" title="The value to feed when the page runs; not saved in the file.">
       <span className="attribute-name" aria-hidden="true">
         feed
       </span>

@@ -44,7 +44,7 @@ export function PageTabs() {
         <Icon name="add" />
       </button>
       {tabs.length > 1 && current && (
-        <button type="button" className="quiet tiny" aria-label="Close this tab" title="Close this tab; what was not saved stays under Open" onClick={() => closeTab(current)}>
+        <button type="button" className="quiet tiny" aria-label="Close this tab" title="Close this tab; unsaved changes stay under Open" onClick={() => closeTab(current)}>
           <Icon name="close" />
         </button>
       )}

@@ -92,7 +92,7 @@ export const Pin = memo(function Pin({ block, pin, kind, dtype, about, wired, mi
       : [
           { label: "Start a wire", do: () => void startWire(name, kind, "keyboard"), keys: "Enter" },
           { label: "Edit as text", do: () => openDialog({ kind: "text", block, name: pin, attribute: false }) },
-          { label: "Take away", do: () => void disconnect(name), disabled: !wired, keys: "Del" },
+          { label: "Remove", do: () => void disconnect(name), disabled: !wired, keys: "Del" },
         ];
   return (
     <>

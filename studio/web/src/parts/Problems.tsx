@@ -9,7 +9,7 @@ import { Icon } from "./Icon";
 /** What needs doing: what failed or cannot hold; inputs that nobody has come to yet; results with elements that are not finite. */
 function gathered({ page, results, refused }: Pick<State, "page" | "results" | "refused">): { wrong: Problem[]; open: Problem[]; odd: Problem[] } {
   const failed = Object.entries(results).flatMap(([block, { error, status }]) => (status === "failed" && error ? [{ ...error, block: error.block ?? block }] : []));
-  const typed = Object.entries(refused).map(([label, problem]) => ({ ...problem, message: `${problem.message} What was typed is not taken.`, field: label }));
+  const typed = Object.entries(refused).map(([label, problem]) => ({ ...problem, message: `${problem.message} The input was not applied.`, field: label }));
   const known = new Set([...failed, ...typed].map((problem) => `${problem.block}:${problem.pin}`));
   const others = page.problems.filter((problem) => !known.has(`${problem.block}:${problem.pin}`));
   const isOpen = ({ code, block }: Problem): boolean => code === "missing-input" && (results[block ?? ""]?.status ?? "waiting") === "waiting";

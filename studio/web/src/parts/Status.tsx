@@ -38,7 +38,7 @@ export function Banners() {
     <>
       {connection === "offline" && (
         <div className="banner warn" role="region" aria-label="Connection">
-          <span>{lost ?? (loaded ? "The connection to the studio is lost. Trying again; nothing is lost, and what you do now is sent later." : "The studio cannot be reached. Trying again.")}</span>
+          <span>{lost ?? (loaded ? "The connection to the studio is lost. Reconnecting; nothing is lost, and your changes are sent later." : "The studio cannot be reached. Reconnecting.")}</span>
           <button type="button" onClick={retry}>
             Try now
           </button>

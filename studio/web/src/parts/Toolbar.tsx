@@ -87,10 +87,10 @@ export function Toolbar() {
         <Tool name="Run" icon="run" words primary keys="Ctrl Enter" tour="run" disabled={running} onClick={() => void run()} />
         <Tool name="Step" icon="step" hint="Run the next block" disabled={running} onClick={() => void step()} />
         <Tool name="Train" words hint="Choose a loss, variables and an optimizer" disabled={running} onClick={() => openDialog({ kind: "train" })} />
-        <Tool name="Loop" icon="loop" words hint="Run again and again" disabled={running} onClick={() => openDialog({ kind: "loop" })} />
-        <Tool name="Reset" icon="reset" hint="Forget results, and start variables anew" disabled={running} onClick={() => void reset()} />
-        {looping && <Tool name="Pause" icon="pause" words hint="Pause the loop, to change something and go on" onClick={() => void pause()} />}
-        {!running && waiting && <Tool name="Resume" icon="run" words hint={`Go on with ${waiting.name}`} onClick={() => void resume(waiting)} />}
+        <Tool name="Loop" icon="loop" words hint="Run in a loop" disabled={running} onClick={() => openDialog({ kind: "loop" })} />
+        <Tool name="Reset" icon="reset" hint="Reset results and variables" disabled={running} onClick={() => void reset()} />
+        {looping && <Tool name="Pause" icon="pause" words hint="Pause the loop, to change something and resume" onClick={() => void pause()} />}
+        {!running && waiting && <Tool name="Resume" icon="run" words hint={`Resume ${waiting.name}`} onClick={() => void resume(waiting)} />}
         <Tool name="Stop" icon="stop" words disabled={!running} onClick={() => void stop()} />
       </Group>
       <span className="spring" />
@@ -120,7 +120,7 @@ function Title() {
         text={name}
         size={(shown) => Math.max(8, Math.min(22, shown.length + 1))}
         title={path ?? "not saved yet"}
-        commit={async (draft) => (draft.trim() ? setTitle(draft.trim()) : Promise.reject(new Error("A page has a name.")))}
+        commit={async (draft) => (draft.trim() ? setTitle(draft.trim()) : Promise.reject(new Error("A page needs a name.")))}
       />
       <span className={`dirty${dirty ? " yes" : ""}`} title={dirty ? "not saved" : "saved"}>
         {dirty ? "●" : ""}

@@ -7,7 +7,7 @@ const SEEN = "rowgrad-tour";
 
 const STEPS = [
   { title: "Draw", at: "palette", text: "Drag an operator onto the canvas, or press Ctrl K and type a few letters of its name. Every block is one operator." },
-  { title: "Wire and type", at: "canvas", text: "Drag from a pin on the right of a block to one on the left of another; pins that fit glow. What has no wire, you type: 3, [0, 1, 2] or [[1, 2], [3, 4]]." },
+  { title: "Wire and type", at: "canvas", text: "Drag from a pin on the right of a block to one on the left of another; pins that fit glow. Type values for pins without a wire: 3, [0, 1, 2] or [[1, 2], [3, 4]]." },
   { title: "Run", at: "run", text: "Run computes what has changed, and shows each result on its block. Point at a row of a gradient, and the rows it came from light up." },
   { title: "Go backward", at: "examples", text: "“Add gradients” in a block’s menu draws the backward half. The examples show whole models; ? lists all keys." },
 ] as const;

@@ -36,7 +36,7 @@ export function onEdgeMenu(event: ReactMouseEvent, edge: Edge): void {
   const wire = edge.data as unknown as Wire;
   const [x, y] = placeAt(event.clientX, event.clientY);
   show(event, `Wire from ${nameOf(wire.source)} to ${nameOf(wire.target)}`, [
-    { label: "Take away", do: () => void removeWire(wire.id), keys: "Del" },
+    { label: "Remove", do: () => void removeWire(wire.id), keys: "Del" },
     { label: "Add a reroute point", do: () => void reroute(wire, [x - 20, y - 11]) },
     { label: `Go to ${wire.source.block}`, do: () => jumpTo(wire.source.block, wire.source.pin, "output") },
     { label: `Go to ${wire.target.block}`, do: () => jumpTo(wire.target.block, wire.target.pin) },
