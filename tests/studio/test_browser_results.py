@@ -84,7 +84,7 @@ def test_a_million_rows_scroll_sort_and_are_searched(desks: Desks, million: np.n
     search = desk.page.get_by_role("searchbox", name="Search rows")
     search.fill("654321")
     search.press("Enter")
-    expect(desk.status).to_contain_text("Row 654321, at place ")
+    expect(desk.status).to_contain_text("Row 654321, at position ")
     assert shown(654_321) == expected(654_321)
     sort.click()  # as they are
     search.fill("=100")
