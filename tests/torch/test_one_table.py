@@ -152,3 +152,13 @@ def test_gradients_are_those_of_the_combiner_of_the_forward_pass(bags, first):
     layer(values, offsets)
     pooled.sum().backward()
     assert torch.equal(layer.weight.grad.to_dense(), expected)
+
+
+@pytest.mark.parametrize("width", [8, 33, 40, 64, 100])
+def test_large_results_of_any_width(width):
+    layer = EmbeddingBag(1000, width, combiner="sum")
+    bags = (9 << 20) // (4 * width)  # more than are written by non-temporal stores, which need rows of whole lines
+    values, offsets = torch.arange(2 * bags) % 1000, torch.arange(0, 2 * bags, 2)
+    with torch.no_grad():
+        pairs = layer.weight[values].view(bags, 2, width)
+        assert torch.equal(layer(values, offsets), pairs[:, 0] + pairs[:, 1])

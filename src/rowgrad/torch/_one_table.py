@@ -56,7 +56,7 @@ class OneTable:
             run, threads = team.team(size * (8 + self.row_bytes), most_threads())
             tiles = min(max(bags // TILE, threads), bags) or 1
             output = self.tables.result(bags, width)
-            nontemporal = self.tables.is_nontemporal(output)
+            nontemporal = self.tables.is_nontemporal(output, self.tables.first)
         code, fixed = self._pool.get(values.dtype) or (None, self._fixed_for_pool(values.dtype))
         args = (run, threads, 1, 1, tiles, *fixed, values.data_ptr(), size, offsets.data_ptr(), is_open, bags, 0,
                 output.data_ptr(), width, nontemporal)  # fmt: skip
@@ -98,7 +98,7 @@ class OneTable:
     def _fixed_for_pool(self, ids: torch.dtype) -> tuple[Any, ...]:
         """The arguments of the kernel that tell types, and where the table is."""
         tables = self.tables
-        return IDS[ids], tables.lanes, None, None, tables.stored, tables.address
+        return IDS[ids], tables.first.lanes, None, None, tables.stored, tables.address
 
     def _fixed_for_gradient(self, ids: torch.dtype) -> tuple[Any, ...]:
         """The first arguments of the kernel."""

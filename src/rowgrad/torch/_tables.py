@@ -164,9 +164,9 @@ class Tables:
         return bool((sizes % LINE == 0).all()) and self.columns * self.numpy.itemsize % LINE == 0
 
     @property
-    def lanes(self) -> Array:
-        """The vector width of the first group."""
-        return self._groups[0].lanes
+    def first(self) -> _Group:
+        """The first group, which is the only one of one table."""
+        return self._groups[0]
 
     # Forward
 
@@ -177,7 +177,6 @@ class Tables:
         output = self.result(bags, self.columns)
         work = size * (8 + self.widest * itemsize)
         ids = IDS[values.dtype]
-        nontemporal = self.is_nontemporal(output)
         weighted, weights_at = (None, 0) if weights is None else (like(weights), weights.data_ptr())
         for group in self._groups:
             run, threads = team.team(work, most_threads())
@@ -185,7 +184,7 @@ class Tables:
             status = kernels.tables.pool(
                 run, threads, self.features, group.size, min(tiles, bags) or 1, ids, group.lanes, group.scaled,
                 weighted, self.stored, group.address, values.data_ptr(), size, offsets.data_ptr(), is_open, bags,
-                weights_at, output.data_ptr(), self.columns, nontemporal and group.is_aligned,
+                weights_at, output.data_ptr(), self.columns, self.is_nontemporal(output, group),
             )  # fmt: skip
             if status > 0:
                 return None
@@ -193,9 +192,10 @@ class Tables:
                 team.note(status == LATE)
         return output
 
-    def is_nontemporal(self, output: Tensor) -> bool:
+    def is_nontemporal(self, output: Tensor, group: _Group) -> bool:
         """Whether to write results by non-temporal stores, which fault elsewhere than at the start of a line."""
-        return bool(output.numel() * self.numpy.itemsize >= NONTEMPORAL and output.data_ptr() % LINE == 0)
+        is_large = output.numel() * self.numpy.itemsize >= NONTEMPORAL
+        return is_large and group.is_aligned and output.data_ptr() % LINE == 0
 
     def result(self, rows: int, columns: int) -> Tensor:
         """New memory; large results come from what earlier ones have left, since new pages are slow."""
