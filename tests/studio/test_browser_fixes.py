@@ -104,7 +104,7 @@ def test_a_refused_edit_says_that_it_does_not_hold(desks: Desks) -> None:
     desk.type("a", "value", "[1, 2, oops]")
     field = desk.field("a", "value")
     expect(field).to_have_attribute("aria-invalid", "true")
-    expect(desk.block("a")).to_contain_text("Not taken: [1, 2] still holds.")
+    expect(desk.block("a")).to_contain_text("Not applied: [1, 2] still holds.")
     expect(desk.problems).to_contain_text("1 problem")
     desk.run()
     expect(desk.problems).to_contain_text("a:value")

@@ -105,7 +105,7 @@ export function Field({ label, at, text, commit, className, placeholder, size, t
       />
       {error && (
         <span className="field-error" id={errorId}>
-          {error} <span className="kept">{text ? `Not taken: ${short(text)} still holds.` : "Not applied: there is no value yet."}</span>
+          {error} <span className="kept">{text ? `Not applied: ${short(text)} still holds.` : "Not applied: there is no value yet."}</span>
         </span>
       )}
     </>
