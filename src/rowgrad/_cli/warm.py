@@ -44,6 +44,8 @@ def tasks() -> list[tuple[str, Callable[[], Any]]]:
             found += [(f"{operator.name} float32, {width} wide", task)
                       for width in WIDTHS for task in _tasks(operator, "float32", width)]  # fmt: skip
     found += [(f"large gradients {dtype}", partial(_sum_many, dtypes.NUMPY[dtype])) for dtype in dtypes.FLOATS]
+    found += [(f"SparseFillEmptyRowsGrad {dtype}, no row empty", partial(_take_back, dtypes.NUMPY[dtype]))
+              for dtype in OPERATORS["SparseFillEmptyRowsGrad"].types["T"]]  # fmt: skip
     for name in USUAL:
         found += [(f"{name} {dtype}", partial(_optimize, name, dtypes.NUMPY[dtype])) for dtype in dtypes.FLOATS]
         found += [(f"{name} float32, {width} wide", partial(_optimize, name, dtypes.NUMPY["float32"], width))
@@ -110,6 +112,11 @@ def _sum_many(dtype: "np.dtype[Any]") -> None:
     Workers(0).run(kernels.sparse_segment_grad.scales, MEAN, np.ones(1, np.int64), factors)
     ids, grad = np.arange(2 * SMALL), np.zeros((2 * SMALL, 3), dtype)
     OPERATORS["SparseSegmentMeanGrad"](grad, ids, ids, 2 * SMALL, out=np.empty_like(grad))
+
+
+def _take_back(dtype: "np.dtype[Any]") -> None:
+    """A large fill gradient with few defaults, of which the worked example has many."""
+    OPERATORS["SparseFillEmptyRowsGrad"](np.arange(LARGE), np.zeros(LARGE, dtype))
 
 
 def _optimize(name: str, dtype: "np.dtype[Any]", width: int = 3) -> None:

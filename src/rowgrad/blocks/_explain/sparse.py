@@ -419,7 +419,7 @@ SPARSE: dict[str, Explainer] = {
     "SparseToDense": moved("sparse_values", "default_value"),
     "SparseTensorDenseMatMul": _product,
 }
-# Operators whose results depend on whole inputs: bytes, shapes, splits.
+# Operators whose results depend on whole inputs: bytes, shapes, splits, places.
 WHOLE = (
     "SparseReshape",
     "SerializeSparse",
@@ -427,6 +427,7 @@ WHOLE = (
     "DeserializeSparse",
     "DeserializeManySparse",
     "SparseSplitOffset",
+    "SparseConcatPlaces",
     "RaggedCross",
     "RaggedGatherSplits",
 )
