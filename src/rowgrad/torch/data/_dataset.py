@@ -257,7 +257,7 @@ def _names(argument: str, given: Any) -> list[str]:
     """A list of names of columns."""
     names = [None] if isinstance(given, str | bytes) or not isinstance(given, Iterable) else list(given)
     if not all(isinstance(name, str) for name in names):
-        kind = "a list of columns, or a dict to them" if argument == "features" else "a list of columns"
+        kind = "a list or dict of columns" if argument == "features" else "a list of columns"
         raise _wrong(argument, f"{argument} is {given!r}; it must be {kind}.")
     return [str(name) for name in names]
 
