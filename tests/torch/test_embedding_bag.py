@@ -583,3 +583,10 @@ def test_vmap_over_tables() -> None:
         return torch.func.functional_call(layer, {"weight": weight}, batch())
 
     torch.testing.assert_close(torch.func.vmap(pooled)(tables), torch.stack([pooled(each) for each in tables]))
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    layer = EmbeddingBag(np.int64(5), np.int32(2), padding_idx=np.int64(-1), combiner="sum")
+    assert (layer.num_embeddings, layer.embedding_dim, layer.padding_idx) == (5, 2, 4)
+    ids = torch.tensor([0, 4, 1])
+    assert layer(ids, segment_ids=torch.tensor([0, 0, 1]), num_bags=np.int64(3)).shape == (3, 2)

@@ -245,6 +245,8 @@ def _read_segments(input: Tensor, segment_ids: Tensor, weights: Tensor | None, n
         )
     if num_bags is None:
         num_bags = int(segment_ids[-1]) + 1 if segment_ids.numel() else 0
+    if isinstance(num_bags, np.integer):
+        num_bags = int(num_bags)
     if isinstance(num_bags, bool) or not isinstance(num_bags, int | torch.SymInt):
         raise InvalidArgumentError(
             f"num_bags is {num_bags!r}; it must be a whole number.",

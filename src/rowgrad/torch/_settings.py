@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -9,13 +10,14 @@ from rowgrad._ops import combiners
 from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfMemoryError
 from rowgrad.optim import Optimizer
 
+WHOLE = (int, np.integer)  # the types of whole numbers; Python's booleans are of the first
 MOST = 2**63 - 1
 
 
 def size(argument: str, value: Any) -> int:
     """A number of rows or columns."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
-        is_large = isinstance(value, int) and value > MOST
+    if isinstance(value, bool) or not isinstance(value, WHOLE) or not 0 <= value <= MOST:
+        is_large = isinstance(value, WHOLE) and value > MOST
         raise InvalidArgumentError(
             f"{argument} is {value!r}; it must be a whole number, "
             + ("and at most 2**63 - 1." if is_large else "0 or more."),
@@ -23,7 +25,7 @@ def size(argument: str, value: Any) -> int:
             argument=argument,
             value=value,
         )
-    return value
+    return int(value)
 
 
 def one_combiner(combiner: str | None, mode: str | None) -> str:
@@ -44,14 +46,14 @@ def padding(padding_idx: int | None, rows: int) -> int | None:
     """The row that only fills bags up, counted from the front."""
     if padding_idx is None:
         return None
-    if isinstance(padding_idx, bool) or not isinstance(padding_idx, int) or not -rows <= padding_idx < rows:
+    if isinstance(padding_idx, bool) or not isinstance(padding_idx, WHOLE) or not -rows <= padding_idx < rows:
         raise InvalidArgumentError(
             f"padding_idx is {padding_idx!r}; allowed: {-rows} to {rows - 1}, rows of the table.",
             code="index-out-of-range",
             argument="padding_idx",
             value=padding_idx,
         )
-    return padding_idx % rows
+    return int(padding_idx) % rows
 
 
 def fitting(weight: Tensor, rows: int, columns: int) -> Tensor:
@@ -85,14 +87,14 @@ def readable(argument: str, table: Any) -> Tensor:
 
 def whole(argument: str, value: Any) -> int:
     """A whole number."""
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, WHOLE):
         raise InvalidArgumentError(
             f"{argument} is {value!r}; it must be a whole number.",
             code="wrong-argument",
             argument=argument,
             value=str(value),
         )
-    return value
+    return int(value)
 
 
 def check_optimizer(given: Any) -> None:

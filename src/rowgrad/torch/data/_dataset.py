@@ -18,6 +18,7 @@ from rowgrad._ops.from_ragged import from_ragged
 from rowgrad._runtime.dtypes import Array
 from rowgrad.errors import InvalidArgumentError, RowgradError
 from rowgrad.torch._keyed_jagged import KeyedJaggedTensor
+from rowgrad.torch._settings import WHOLE
 from rowgrad.torch.data import _files as sources
 from rowgrad.torch.data._files import Paths, Piece
 
@@ -80,17 +81,13 @@ class JaggedDataset(IterableDataset[Batch]):
         world_size: int | None = None,
     ) -> None:
         super().__init__()
-        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-            raise _wrong("batch_size", f"batch_size is {batch_size!r}; it must be a whole number of 1 or more.")
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise _wrong("seed", f"seed is {seed!r}; it must be a whole number of 0 or more.")
+        self.batch_size, self.seed = _whole("batch_size", batch_size, 1), _whole("seed", seed)
         names = _names("features", features)
         self.features = dict(zip(names, _names("features", features.values()), strict=True)) if isinstance(
             features, Mapping) else {name: name for name in names}  # fmt: skip
         if not self.features:
             raise _wrong("features", f"features is {features!r}; it must be a list or dict of columns.")
-        self.columns, self.batch_size = _names("columns", columns), batch_size
-        self.shuffle, self.seed, self.drop_last = shuffle, seed, drop_last
+        self.columns, self.shuffle, self.drop_last = _names("columns", columns), shuffle, drop_last
         self.rank, self.world_size = _place(rank, world_size)
         self.epoch = 0
         needed = list(dict.fromkeys([*self.features.values(), *self.columns]))
@@ -103,9 +100,7 @@ class JaggedDataset(IterableDataset[Batch]):
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch; each epoch has its own shuffled order."""
-        if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
-            raise _wrong("epoch", f"epoch is {epoch!r}; it must be a whole number of 0 or more.")
-        self.epoch, self._given, self._turn = epoch, {}, 0
+        self.epoch, self._given, self._turn = _whole("epoch", epoch), {}, 0
 
     def rows_of(self, worker: int, workers: int) -> tuple[int, int]:
         """The range of rows, in their order, that a worker of this rank reads."""
@@ -262,11 +257,17 @@ def _names(argument: str, given: Any) -> list[str]:
     return [str(name) for name in names]
 
 
+def _whole(argument: str, value: Any, least: int = 0) -> int:
+    if isinstance(value, bool) or not isinstance(value, WHOLE) or value < least:
+        raise _wrong(argument, f"{argument} is {value!r}; it must be a whole number of {least} or more.")
+    return int(value)
+
+
 def _count(value: Any) -> int:
     """A number of a position; JSON makes texts of the keys of dicts."""
     number = int(value) if isinstance(value, str) and value.isdecimal() else value
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        raise _wrong("state", f"state has {value!r} for a count; it must be what `state_dict` gave.")
+        raise _wrong("state", f"state has {value!r} for a count; it must be the result of `state_dict`.")
     return number
 
 
