@@ -27,6 +27,7 @@ from rowgrad._kernels.xla_frame import (
     release,
     reserve,
     result,
+    shared_words,
     size_of,
     sized,
     threads_for,
@@ -51,6 +52,7 @@ _scales, _sum_rows = part_of(scales), part_of(sum_rows)
 
 BY_ROW = 4  # of a setting: the factor is that of the row, not of its partner
 SWAPPED = 8  # of a setting: rows are the second ids, partners the first
+WEIGHTED_WORDS = shared_words(SORTED_KERNELS, 2 * MOST_CHUNKS)
 UNIQUE = 24  # bytes for an entry of a compact gradient, beside its words
 
 
@@ -59,7 +61,8 @@ def _sum_part(shared, chunks, strips, rows, partners, row_limit, partner_limit, 
               factors, values, width, compact, most, lanes_for, output, unique, sources):  # fmt: skip
     """Sort, scale and sum, by all threads: DONE, or LEFT if an id is wrong or there is no room for all rows."""
     if sources is not None:
-        bad = sized(WORDS, kept_at(shared, SORTED_KERNELS), MOST_CHUNKS)
+        # Not where `order` keeps its own: a thread that is ahead writes these while another still reads here.
+        bad = sized(WORDS, kept_at(shared, SORTED_KERNELS) + 8 * MOST_CHUNKS, MOST_CHUNKS)
         if _first_outside(workers_at(shared, ORDER_KERNELS), chunks, sources[0], sources[1], bad) >= 0:
             return np.int64(LEFT)
     words, shift, is_bad = order(
@@ -171,7 +174,7 @@ def weighted(frame, threads, setting, stored, targets_kind, sources_kind, lanes_
     weights = at(empty(weights_kind), data_of(argument(frame, 1)))
     for i in range(size):
         store(factors, i, load(zeros1(factors), weights, i))
-    done = together(frame, used, SORTED_WORDS, _sum_part,
+    done = together(frame, used, WEIGHTED_WORDS, _sum_part,
                     (chunks_for(used), used, rows, None, row_limit, size, scratch, size, SUM, 0, np.int64(0), factors,
                      values, width, unique_kind is not None, most, empty(lanes_kind), target, unique,
                      (sources, source_limit)))  # fmt: skip
