@@ -19,7 +19,7 @@ from rowgrad._ops.sparse_groups import check_entries, outside, sizes_of
 from rowgrad._runtime import arrays, dtypes
 from rowgrad._runtime.dtypes import PLAIN, Array
 from rowgrad._runtime.limits import available
-from rowgrad._runtime.memory import allocate, check_room, scratch
+from rowgrad._runtime.memory import LARGE, allocate, check_room, scratch
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError, OutOfMemoryError, OutOfRangeError, RowgradError
 
@@ -157,7 +157,7 @@ def split(split_dim: Any, indices: Array, values: Array, shape: Array, *, num_sp
             value=num_split,
         )
     entries, rank = indices.shape
-    if num_split * PART > (free := available()):
+    if num_split * PART >= LARGE and num_split * PART > (free := available()):
         raise OutOfMemoryError(
             f"num_split is {num_split}; so many parts need {num_split * PART:,} bytes, and about {free:,} are free.",
             code="out-of-memory",
