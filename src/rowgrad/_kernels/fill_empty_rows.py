@@ -22,6 +22,8 @@ from rowgrad._kernels.raw import fill_range, known, peek, poke
 from rowgrad._kernels.sharing import add_up, atomic_add, atomic_load, chunk_start, enter, leave, lowest, share
 
 BLOCK = 16
+PART = 128  # entries whose defaults are listed before they are added
+FAR = 8  # if more than one step in so many is longer than two, a map is not taken to ascend by short steps
 
 
 @inline
@@ -361,6 +363,41 @@ def _add_places(total, second, values, width, full, unmapped, first, stop):
 
 
 @inline
+def _gather_close(reverse, size, full, values, width, d_values, zero, unmapped):
+    """Copy values while their places ascend, mostly by one or two; the places between are listed, then added.
+
+    Without a branch for each: whether one place is left out could not be predicted. A part is listed while the sum of
+    the one before is still being made. Tells how far it came, the place behind the last value, and both sums.
+    """
+    total, second = zero, zero
+    j, place, far = np.int64(0), np.int64(0), np.int64(0)
+    while j < size:
+        stop = min(j + PART, size)
+        near = min(stop, j + (full - place) // 2)  # up to there, steps of two stay within the values
+        listed = np.int64(0)
+        while j < near:
+            gap = peek(reverse, j) - place
+            poke(unmapped, listed, place)  # overwritten by the next, unless this one is left out
+            if gap & -2 != 0:
+                break
+            listed += gap
+            _copy_value(values, place + gap, width, d_values, j)
+            place += gap + 1
+            j += 1
+        total, second = _add_places(total, second, values, width, full, unmapped, np.int64(0), listed)
+        if j < stop:
+            here = peek(reverse, j)
+            far += 1
+            if here < place or here >= full or far > j // FAR + PART:
+                break
+            total, second = _add_range(total, second, values, width, place, here)
+            _copy_value(values, here, width, d_values, j)
+            place = here + 1
+            j += 1
+    return j, place, total, second
+
+
+@inline
 def _list_unmapped(mapped, first, stop, unmapped, listed):
     """List the places from `first` to `stop` that nothing is mapped to, from `listed` on; tells where the list ends."""
     for place in range(first, stop):
@@ -374,15 +411,21 @@ def fill_grad(reverse, values, width, sums, unmapped, mapped, d_values, d_defaul
     """Copy each gradient back to the entry it came from, and sum those of the defaults, in ascending order.
 
     Returns the first bad position, or -1. `mapped` is scratch, one byte for each of the values, for maps that do not
-    ascend. With `unmapped`, scratch for one place for each of the values and one more, no map is taken to ascend: where
-    many values are defaults, a branch for each could not be predicted. `sums` is an empty array of the type
-    that sums are made in.
+    ascend. With `unmapped`, scratch for one place for each of the values and one more, places are listed before their
+    values are added: where many values are defaults, a branch for each could not be predicted. `sums` is an empty array
+    of the type that sums are made in.
     """
     words, zero = known(width, 1), zeros1(sums)
     full, size = mapped.size, reverse.size
     if unmapped is None:
         j, place, total, second, _ = _gather(reverse, 0, size, full, values, words, d_values, np.int64(0), zero, None,
                                              np.int64(0))  # fmt: skip
+        if j == size:
+            total, second = _add_range(total, second, values, words, place, full)
+            _store_sum(total, second, words, d_default)
+            return np.int64(-1)
+    else:
+        j, place, total, second = _gather_close(reverse, size, full, values, words, d_values, zero, unmapped)
         if j == size:
             total, second = _add_range(total, second, values, words, place, full)
             _store_sum(total, second, words, d_default)
