@@ -10,6 +10,8 @@ by; the kernels for several threads (`…_together`) are made of the same parts.
 most calls have, are told by None (see `known`).
 """
 
+from typing import Any
+
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -17,13 +19,18 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from rowgrad._kernels.compile import inline, kernel
-from rowgrad._kernels.lanes import count, load, store, zeros1, zeros16, zeros64
+from rowgrad._kernels.lanes import INT32, count, load, spread, store, zeros1, zeros16, zeros64
 from rowgrad._kernels.raw import fill_range, known, peek, poke
 from rowgrad._kernels.sharing import add_up, atomic_add, atomic_load, chunk_start, enter, leave, lowest, share
 
 BLOCK = 16
 PART = 128  # entries whose defaults are listed before they are added
+EIGHT = 8  # entries whose defaults are listed at once
 FAR = 8  # if more than one step in so many is longer than two, a map is not taken to ascend by short steps
+
+# By which of eight entries follow a default: how far the defaults are behind the first place, a byte for each.
+LEFT_OUT = [sum(bit + t << 8 * t for t, bit in enumerate([bit for bit in range(EIGHT) if mask >> bit & 1]))
+            for mask in range(256)]  # fmt: skip
 
 
 @inline
@@ -362,6 +369,43 @@ def _add_places(total, second, values, width, full, unmapped, first, stop):
     return total, second
 
 
+@intrinsic
+def _list_gaps(typingctx: Any, places: Any, place: Any, unmapped: Any, listed: Any) -> Any:
+    """List which places from `place` on eight ascending ones leave out, none or one before each.
+
+    Tells how many, or -1 if it is not so. Eight places of the list are written, whatever their number.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        here, begin, listing, at = args
+        vector, word, byte = here.type, begin.type, ir.IntType(8)
+        start = builder.insert_element(ir.Constant(vector, ir.Undefined), builder.sub(begin, word(1)), INT32(0))
+        before = builder.shuffle_vector(start, here, ir.Constant(ir.VectorType(INT32, EIGHT), [0, *range(8, 15)]))
+        steps = builder.sub(here, before)
+        one, two = (ir.Constant(vector, [word(number)] * EIGHT) for number in (1, 2))
+        is_one, is_two = (builder.bitcast(builder.icmp_signed("==", steps, each), byte) for each in (one, two))
+        listing_of = cgutils.global_constant(builder, "left_out", ir.Constant(ir.ArrayType(word, 256), LEFT_OUT))
+        row = builder.load(builder.gep(listing_of, [INT32(0), builder.zext(is_two, INT32)]))
+        row = builder.zext(builder.bitcast(row, ir.VectorType(byte, EIGHT)), vector)
+        row = builder.add(row, spread(builder, begin, EIGHT))
+        pointer = builder.gep(context.make_array(unmapped)(context, builder, listing).data, [at])
+        builder.store(row, builder.bitcast(pointer, vector.as_pointer()), align=8)
+        is_close = builder.icmp_signed("==", builder.or_(is_one, is_two), byte(-1))
+        return builder.select(is_close, builder.zext(builder.ctpop(is_two), word), word(-1))
+
+    return types.int64(places, types.int64, unmapped, types.int64), codegen
+
+
+@intrinsic
+def _lane(typingctx: Any, lanes: Any, number: Any) -> Any:
+    """One of the lanes."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.extract_element(*args)
+
+    return lanes.dtype(lanes, types.int64), codegen
+
+
 @inline
 def _gather_close(reverse, size, full, values, width, d_values, zero, unmapped):
     """Copy values while their places ascend, mostly by one or two; the places between are listed, then added.
@@ -375,6 +419,16 @@ def _gather_close(reverse, size, full, values, width, d_values, zero, unmapped):
         stop = min(j + PART, size)
         near = min(stop, j + (full - place) // 2)  # up to there, steps of two stay within the values
         listed = np.int64(0)
+        while j + EIGHT <= near:
+            places = load(zeros64(reverse), reverse, j)
+            more = _list_gaps(places, place, unmapped, listed)
+            if more < 0:
+                break
+            for k in range(EIGHT):
+                _copy_value(values, _lane(places, k), width, d_values, j + k)
+            listed += more
+            place = _lane(places, EIGHT - 1) + 1  # not by `more`, which takes longer to know
+            j += EIGHT
         while j < near:
             gap = peek(reverse, j) - place
             poke(unmapped, listed, place)  # overwritten by the next, unless this one is left out
