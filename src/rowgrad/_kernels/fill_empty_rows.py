@@ -23,7 +23,9 @@ from rowgrad._kernels.lanes import INT32, count, load, spread, store, zeros1, ze
 from rowgrad._kernels.raw import fill_range, known, peek, poke
 from rowgrad._kernels.sharing import add_up, atomic_add, atomic_load, chunk_start, enter, leave, lowest, share
 
+WORD = ir.IntType(64)
 BLOCK = 16
+MOST_SINGLE = 64  # entries that are written one by one before a block is tried again, where blocks have failed
 PART = 128  # entries whose defaults are listed before they are added
 EIGHT = 8  # entries whose defaults are listed at once
 FAR = 8  # if more than one step in so many is longer than two, a map is not taken to ascend by short steps
@@ -39,24 +41,44 @@ def _row_of(k, indices, rank, least, rows):
     return min(max(peek(indices, k * rank), least), rows - 1)
 
 
+def _block(context, builder, indices, data, first):
+    """The vectors of a block of indices with two columns, and of the block that is one entry further on."""
+    vector = ir.VectorType(WORD, 2 * BLOCK)
+    here = builder.gep(context.make_array(indices)(context, builder, data).data, [builder.mul(first, WORD(2))])
+    pointers = (builder.bitcast(builder.gep(here, [INT32(2 * ahead)]), vector.as_pointer()) for ahead in (0, 1))
+    return [builder.load(pointer, align=8) for pointer in pointers]
+
+
 @intrinsic
 def _odd_steps(typingctx, indices, first):
     """0 if each row of a block of indices with two columns equals the one before or follows it; by vectors."""
-    lanes = 2 * BLOCK
 
     def codegen(context, builder, signature, args):
-        word, number = ir.IntType(64), ir.IntType(32)
-        vector = ir.VectorType(word, lanes)
-        data = context.make_array(indices)(context, builder, args[0]).data
-        here = builder.gep(data, [builder.mul(args[1], word(2))])
-        pointers = (builder.bitcast(builder.gep(here, [number(2 * ahead)]), vector.as_pointer()) for ahead in (0, 1))
-        before, after = (builder.load(pointer, align=8) for pointer in pointers)
+        before, after = _block(context, builder, indices, *args)
         # A step of 0 or 1 has no other bit; columns do not count.
-        mask = ir.Constant(vector, [-2, 0] * BLOCK)
+        mask = ir.Constant(before.type, [-2, 0] * BLOCK)
         odd = builder.and_(builder.sub(after, before), mask)
-        kind = ir.FunctionType(word, [vector])
-        reduce = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.or.v{lanes}i64")
+        kind = ir.FunctionType(WORD, [before.type])
+        reduce = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.or.v{2 * BLOCK}i64")
         return builder.call(reduce, [odd])
+
+    return types.int64(indices, types.int64), codegen
+
+
+@intrinsic
+def _count_changes(typingctx, indices, first):
+    """How many rows of a block of indices with two columns differ from the one before; -1 if one is smaller."""
+
+    def codegen(context, builder, signature, args):
+        before, after = _block(context, builder, indices, *args)
+        bits = ir.IntType(2 * BLOCK)
+        rows = bits(sum(1 << 2 * i for i in range(BLOCK)))
+        smaller, other = (
+            builder.and_(builder.bitcast(builder.icmp_signed(symbol, after, before), bits), rows)
+            for symbol in ("<", "!=")
+        )
+        is_sorted = builder.icmp_unsigned("==", smaller, bits(0))
+        return builder.select(is_sorted, builder.zext(builder.ctpop(other), WORD), WORD(-1))
 
     return types.int64(indices, types.int64), codegen
 
@@ -66,20 +88,19 @@ def _survey(indices, rank, first, stop, blockwise):
     """How many rows differ from the one before, or -1 if one is smaller than that."""
     distinct = np.int64(first == 0 < stop)
     i = max(first, 1)
-    while i < stop:
-        if blockwise is None and i + BLOCK <= stop and _odd_steps(indices, i - 1) == 0:
-            before, last = peek(indices, (i - 1) * rank), peek(indices, (i + BLOCK - 1) * rank)
-            if last < before:  # steps are taken modulo 2**64
+    if blockwise is None:
+        while i + BLOCK <= stop:
+            more = _count_changes(indices, i - 1)
+            if more < 0:
                 return np.int64(-1)
-            distinct += last - before
+            distinct += more
             i += BLOCK
-            continue
-        for _ in range(min(BLOCK, stop - i)):
-            before, row = peek(indices, (i - 1) * rank), peek(indices, i * rank)
-            if row < before:
-                return np.int64(-1)
-            distinct += row != before
-            i += 1
+    while i < stop:
+        before, row = peek(indices, (i - 1) * rank), peek(indices, i * rank)
+        if row < before:
+            return np.int64(-1)
+        distinct += row != before
+        i += 1
     return distinct
 
 
@@ -144,8 +165,11 @@ def _write_defaults(row, stop, place, full, rank, width, default, output_indices
 
 @inline
 def _write_entry(i, place, indices, rank, values, width, output_indices, output_values, reverse):
-    for d in range(rank):
-        poke(output_indices, place * rank + d, peek(indices, i * rank + d))
+    if rank == 2:
+        store(output_indices, place * rank, load(zeros16(indices), indices, i * rank))
+    else:
+        for d in range(rank):
+            poke(output_indices, place * rank + d, peek(indices, i * rank + d))
     for w in range(width):
         poke(output_values, place * width + w, peek(values, i * width + w))
     poke(reverse, i, place)
@@ -178,7 +202,7 @@ def _fill_chunk(first, stop, size, rows, distinct, indices, rank, values, width,
         place = min(max(first + row - distinct + (row == before), 0), full)
         begin = place
     end = _row_of(stop - 1, indices, rank, 0, rows)
-    k = first
+    k, single = first, np.int64(BLOCK // 2)
     while k < stop:
         if blockwise is None and k + BLOCK < stop and place + BLOCK < full and _odd_steps(indices, k) == 0:
             _copy_block(zeros64(indices), indices, k * rank, output_indices, place * rank, BLOCK * rank)
@@ -188,8 +212,10 @@ def _fill_chunk(first, stop, size, rows, distinct, indices, rank, values, width,
             k += BLOCK
             place += BLOCK
             row = _row_of(k, indices, rank, row, rows)
+            single = np.int64(BLOCK // 2)
             continue
-        for _ in range(min(BLOCK, stop - k)):
+        single = min(2 * single, MOST_SINGLE)
+        for _ in range(min(single, stop - k)):
             _write_entry(k, min(place, full - 1), indices, rank, values, width, output_indices, output_values, reverse)
             k += 1
             place += 1
