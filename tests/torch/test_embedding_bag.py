@@ -590,3 +590,22 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert (layer.num_embeddings, layer.embedding_dim, layer.padding_idx) == (5, 2, 4)
     ids = torch.tensor([0, 4, 1])
     assert layer(ids, segment_ids=torch.tensor([0, 0, 1]), num_bags=np.int64(3)).shape == (3, 2)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_table_that_is_computed_from_another_is_looked_up_and_gets_its_gradient(sparse):
+    class Doubled(torch.nn.Module):
+        def forward(self, table):
+            return 2 * table
+
+    layer = EmbeddingBag(10, 4, mode="sum", sparse=sparse)
+    ids, offsets = torch.tensor([1, 2, 2]), torch.tensor([0, 1])
+    before = layer(ids, offsets).detach()
+    torch.nn.utils.parametrize.register_parametrization(layer, "weight", Doubled())
+    after = layer(ids, offsets)
+    assert torch.equal(after, 2 * before)
+    if not sparse:
+        after.sum().backward()
+        assert layer.parametrizations.weight.original.grad.sum(1).tolist() == [0, 8, 16, 0, 0, 0, 0, 0, 0, 0]
+    torch.nn.utils.parametrize.remove_parametrizations(layer, "weight")
+    assert torch.equal(layer(ids, offsets), after)

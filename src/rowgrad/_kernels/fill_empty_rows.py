@@ -214,7 +214,7 @@ def _fill_chunk(first, stop, size, rows, distinct, indices, rank, values, width,
             row = _row_of(k, indices, rank, row, rows)
             single = np.int64(BLOCK // 2)
             continue
-        single = min(2 * single, MOST_SINGLE)
+        single = min(2 * single, np.int64(MOST_SINGLE))
         for _ in range(min(single, stop - k)):
             _write_entry(k, min(place, full - 1), indices, rank, values, width, output_indices, output_values, reverse)
             k += 1

@@ -26,6 +26,8 @@ from rowgrad._kernels.tables_entries import PLACE_BITS, PLACES, item_at, list_it
 from rowgrad._kernels.team import COUNTERS, ask_team, at, at_if, has_waited, leave_team, on_team, room
 
 FEW = 1024  # entries, which are sorted by small digits
+OWN_ENTRIES = 64  # entries, which one table's gradient sorts in memory of its own
+OWN = 2 * OWN_ENTRIES  # words of it
 VERY_FEW = 16  # entries, which are sorted by insertion
 
 
@@ -156,8 +158,12 @@ def gradient(like, lanes_for, stored, rows, width, factors, ids, size, offsets, 
              words, others):  # fmt: skip
     """Write the gradient of one table by one thread; gives how many rows it has, or -1 if an id or an offset is bad.
 
-    A small step pays for every argument and every line of code. `factors` is the address of a 1.
+    A small step pays for every argument and every line of code. `factors` is the address of a 1. `words` and `others`
+    are room for a word for each entry; up to `OWN_ENTRIES` need none.
     """
+    own = room(OWN)
+    if size <= OWN_ENTRIES:
+        words, others = own, own + 8 * OWN_ENTRIES
     ordered = at(WORDS, words)
     if _pack_one(at(like, ids), size, at(like, offsets), is_open, bags, rows, width, ordered):
         return np.int64(-1)

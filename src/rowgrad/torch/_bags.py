@@ -151,10 +151,13 @@ def is_plain(tensor: Tensor) -> bool:
         and not tensor.is_nested
         and not is_compiling()
         and not is_functorch_wrapped_tensor(tensor)  # one may outlive its transform
-        and forward_ad._current_level < 0
-        and not _are_functorch_transforms_active()
-        and not is_portable()
+        and is_untransformed()
     )
+
+
+def is_untransformed() -> bool:
+    """Whether no transform and no derivative forward is under way, and kernels are allowed."""
+    return forward_ad._current_level < 0 and not _are_functorch_transforms_active() and not is_portable()
 
 
 def may_change(tensor: Tensor) -> bool:

@@ -296,8 +296,12 @@ class EmbeddingBag(WithOptimizer, nn.EmbeddingBag):
         """
         if isinstance(input, RaggedTensor):
             input, offsets, per_sample_weights = self._of_ragged(input, offsets, per_sample_weights)
-        if segment_ids is None and num_bags is None and self._is_simple:
-            pooled = self._look_up(input, offsets, per_sample_weights)
+        if segment_ids is None and num_bags is None and not is_compiling():
+            pooled = None
+            if offsets is not None and per_sample_weights is None:
+                pooled = look_up_one(self, input, offsets)
+            if pooled is None and self._is_simple:
+                pooled = self._look_up(input, offsets, per_sample_weights)
             if pooled is not None:
                 return pooled
         if self._table is not None and not is_compiling():
@@ -352,16 +356,10 @@ class EmbeddingBag(WithOptimizer, nn.EmbeddingBag):
 
     def _look_up(self, input: Tensor, offsets: Tensor | None, weights: Tensor | None) -> Tensor | None:
         """From tensors to the kernel in one step; None for what only operators take, and for what is wrong."""
-        if is_compiling():
-            return None
         is_fused = self.fused_optimizer is not None
         if _wrapping.is_wrapped(self) and (self.sparse or is_fused):
             _wrapping.check(self, sparse=self.sparse, fused=is_fused)
         try:
-            if weights is None and offsets is not None and self._tables is not None and not is_fused:
-                pooled = look_up_one(self._tables, input, offsets, self.include_last_offset, self.sparse)
-                if pooled is not None:
-                    return pooled
             if not (isinstance(input, torch.Tensor) and bags.is_plain(input)):
                 return None
             found = bags.flat(input, offsets, weights, include_last_offset=self.include_last_offset)

@@ -9,16 +9,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 from rowgrad._ops import checks
-from rowgrad.torch._bags import IDS, PLAIN, is_plain
+from rowgrad.torch._bags import IDS, PLAIN, is_untransformed
 from rowgrad.torch._one_table import OneTable, one_table
 from rowgrad.torch._pooling import compact_gradient, keep_coalesced, keep_rows, refuse_second_order
 from rowgrad.torch._tables import Batch
 from rowgrad.torch._trained_tables import TrainedTables
+from rowgrad.torch._wrapping import is_wrapped
 
 WEIGHTS = (torch.float32, torch.float64)
-STRIDED = torch.strided
 
 
 class Bad(Exception):
@@ -45,7 +46,7 @@ def look_up(
     if table is None:
         table = tables.alone = one_table(tables)
     if table and weights is None and update is None:
-        return _of_one(table, (values, offsets, bags, is_open), sparse)
+        return _of_one(table, table.parameters["weight"], (values, offsets, bags, is_open), sparse)
     if weights is not None and not (
         type(weights) in PLAIN and weights.is_cpu and weights.dtype in WEIGHTS and weights.is_contiguous()
         and not weights.requires_grad and tables.is_summed
@@ -71,32 +72,43 @@ def look_up(
     return found
 
 
-def look_up_one(tables: TrainedTables, ids: Tensor, offsets: Tensor, has_last: bool, sparse: bool) -> Tensor | None:
-    """`look_up` for ids and offsets in one table, or None if these have to take the long way.
+def look_up_one(layer: Any, ids: Tensor, offsets: Tensor) -> Tensor | None:
+    """`look_up` for one layer whose sparse gradients go to `torch.optim`, or None if it has to take the long way.
 
-    What `is_plain`, `flat` and `look_up` ask is asked here at once: in a small step the calls from one to the next take
-    longer than the kernels.
+    What the layer, `is_plain`, `flat` and `look_up` ask is asked here at once: in a small step the calls from one to
+    the next take longer than the kernels.
     """
-    if not (
-        type(offsets) in PLAIN and is_plain(ids) and ids.dtype is offsets.dtype and ids.dtype in IDS
-        and ids.dim() == 1 and offsets.dim() == 1 and offsets.is_cpu and ids.layout is STRIDED
-        and offsets.layout is STRIDED and ids.is_contiguous() and offsets.is_contiguous() and tables.fit()
-        and tables.alone
+    tables = layer._tables
+    table = None if tables is None else tables.alone
+    if not table or layer.mode != "sum" or layer.padding_idx is not None or layer.max_norm is not None or (
+        layer.scale_grad_by_freq or layer._table is not None or layer.fused_optimizer is not None or is_wrapped(layer)
     ):  # fmt: skip
         return None
-    bags = offsets.numel()
-    return _of_one(tables.alone, (ids, offsets, bags - has_last, not has_last), sparse) if bags else None
+    weight = table.parameters.get("weight")  # none if it is computed, or within a transform
+    try:
+        if not (
+            weight is not None and type(ids) in PLAIN and type(offsets) in PLAIN and ids.dtype is offsets.dtype
+            and ids.dtype in IDS and ids.is_cpu and offsets.is_cpu and ids.dim() == 1 and offsets.dim() == 1
+            and ids.is_contiguous() and offsets.is_contiguous() and weight.data_ptr() == table.at
+            and weight.dtype is table.dtype and weight.numel() == table.size and weight.dim() == 2
+            and weight.stride(0) == table.stride and not is_functorch_wrapped_tensor(ids) and is_untransformed()
+        ):  # fmt: skip
+            return None
+        bags = offsets.numel()
+        is_open = not layer.include_last_offset
+        batch = ids, offsets, bags if is_open else bags - 1, is_open
+        return _of_one(table, weight, batch, layer.sparse) if bags else None
+    except (Bad, RuntimeError):  # an error of PyTorch's: a tensor without memory
+        return None
 
 
-def _of_one(table: OneTable, batch: tuple[Tensor, Tensor, int, bool], sparse: bool) -> Tensor | None:
-    weight: Tensor = table.parameters["weight"]
+def _of_one(table: OneTable, weight: Tensor, batch: tuple[Tensor, Tensor, int, bool], sparse: bool) -> Tensor | None:
     if not (torch.is_grad_enabled() and weight.requires_grad):
         return _good(table.pool(*batch))
     if not sparse:
         return None
     if weight is not table.marked and weight.is_leaf:
-        keep_coalesced(weight)
-        table.marked = weight
+        table.marked, table.mark = weight, keep_coalesced(weight)
     output: Tensor = _alone(table, batch, weight)
     return output
 
@@ -164,7 +176,7 @@ class _Alone(torch.autograd.Function):
     def forward(ctx: Any, table: OneTable, batch: Any, weight: Tensor) -> Tensor:
         values, offsets, bags, is_open = batch
         ctx.save_for_backward(values, offsets)
-        ctx.kept = table, bags, is_open, weight
+        ctx.kept = table, bags, is_open, table.mark if weight is table.marked else None
         output = table.pool(values, offsets, bags, is_open)
         if output is None:
             raise Bad
@@ -173,15 +185,16 @@ class _Alone(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         values, offsets = ctx.saved_tensors
-        table, bags, is_open, weight = ctx.kept
-        tables, most = table.tables, table.most
-        if values.numel() > most or bags > most or torch.is_grad_enabled() or not tables.fit() or (
-            tables.alone is not table
-        ):  # fmt: skip
-            (found,) = _gradients(tables, table.combiners, Batch(values, offsets, None, bags, is_open), grad)
-            return None, None, _as_sparse(weight, *found)
-        grad = grad if grad.is_contiguous() else grad.contiguous()
-        found = table.gradient(weight, values, offsets, bags, is_open, grad)
+        table, bags, is_open, mark = ctx.kept
+        most = table.most
+        if values.numel() > most or bags > most or torch.is_grad_enabled():
+            (found,) = _gradients(table.tables, table.combiners, Batch(values, offsets, None, bags, is_open), grad)
+            if mark is not None:
+                mark.rows = found[0]
+            return None, None, _coalesced(found, table.shape)
+        found = table.gradient(
+            values, offsets, bags, is_open, grad if grad.is_contiguous() else grad.contiguous(), mark
+        )
         if found is None:
             raise checks.changed("the ids")
         return None, None, found
@@ -206,6 +219,7 @@ def _applied(function: Any) -> Callable[..., Any]:
 
 _fused, _sparse = _applied(_Fused), _applied(_Sparse)
 _alone = super(torch.autograd.Function, _Alone).apply  # values are plain, so that no transform is active
+_Alone._backward_cls.apply = _Alone.backward  # what is there finds out at each call that it is this
 
 
 def _by_operators(tables: TrainedTables, combiners: list[str], batch: Batch,
@@ -222,4 +236,8 @@ def _by_operators(tables: TrainedTables, combiners: list[str], batch: Batch,
 
 def _as_sparse(parameter: Tensor, places: Tensor, rows: Tensor) -> Tensor:
     keep_rows(parameter, places)
-    return torch.sparse_coo_tensor(places, rows, parameter.shape, is_coalesced=True, check_invariants=False)
+    return _coalesced((places, rows), parameter.shape)
+
+
+def _coalesced(found: tuple[Tensor, Tensor], shape: Any) -> Tensor:
+    return torch.sparse_coo_tensor(*found, shape, is_coalesced=True, check_invariants=False)

@@ -17,10 +17,12 @@ from rowgrad._runtime import memory, team
 from rowgrad._runtime.team import GRAIN
 from rowgrad._runtime.threads import most_threads
 from rowgrad.torch._bags import IDS
-from rowgrad.torch._pooling import keep_rows
+from rowgrad.torch._pooling import Mark
 from rowgrad.torch._tables import TILE
 from rowgrad.torch._trained_tables import MOST_ROWS, TrainedTables
 
+INT64 = torch.empty(0, dtype=torch.int64, device="cpu")
+NONE: tuple[Any, int] = None, 0  # no memory beside the kernel's own
 FEW = 2  # grains of work: to share so little takes longer than to do it
 
 
@@ -39,10 +41,13 @@ class OneTable:
         self.rows, self.width = weight.shape
         assert tables.only is not None
         self.dtype, self.shape, self.parameters, self.tables = weight.dtype, weight.shape, tables.only, tables
+        self.at, self.size, self.stride = weight.data_ptr(), weight.numel(), weight.stride(0)
         self.combiners = tables.combiners
+        self.like = torch.empty(0, dtype=weight.dtype, device="cpu")  # asked for new tensors, which is quicker
         self.row_bytes = self.width * tables.numpy.itemsize
         self.most = FEW * GRAIN // (16 + self.row_bytes)  # entries that one thread takes
         self.marked: Tensor | None = None  # the table whose gradients will be marked as coalesced
+        self.mark: Mark | None = None
         self._pool: dict[torch.dtype, Any] = {}
         self._gradient: dict[torch.dtype, Any] = {}
 
@@ -51,7 +56,7 @@ class OneTable:
         size, width = values.numel(), self.width
         if size <= self.most and bags <= self.most:
             run, threads, tiles, nontemporal = 0, 1, 1, False
-            output = torch.empty(bags, width, dtype=self.dtype)
+            output = self.like.new_empty(bags, width)
         else:
             run, threads = team.team(size * (8 + self.row_bytes), most_threads())
             tiles = min(max(bags // TILE, threads), bags) or 1
@@ -69,14 +74,13 @@ class OneTable:
             team.note(status == LATE)
         return None if status > 0 else output
 
-    def gradient(
-        self, weight: Tensor, values: Tensor, offsets: Tensor, bags: int, is_open: bool, grad: Tensor
-    ) -> Tensor | None:
+    def gradient(self, values: Tensor, offsets: Tensor, bags: int, is_open: bool, grad: Tensor,
+                 mark: Mark | None) -> Tensor | None:  # fmt: skip
         """The gradient of the table for a batch that one thread takes, or None if an id or an offset is bad."""
         size, width = values.numel(), self.width
         most = size if size < self.rows else self.rows
-        places, sums = torch.empty(1, most, dtype=torch.int64), torch.empty(most, width, dtype=self.dtype)
-        scratch = memory.borrow(16 * size)
+        places, sums = INT64.new_empty(1, most), self.like.new_empty(most, width)
+        scratch = memory.borrow(16 * size) if size > kernels.tables_grad.OWN_ENTRIES else NONE
         words = scratch[1]
         code, fixed = self._gradient.get(values.dtype) or (None, self._fixed_for_gradient(values.dtype))
         args = (*fixed, values.data_ptr(), size, offsets.data_ptr(), is_open, bags, grad.data_ptr(), places.data_ptr(),
@@ -86,13 +90,15 @@ class OneTable:
             self._gradient[values.dtype] = code, fixed
         else:
             count = code(*args)
-        memory.give_back(scratch)
+        if words:
+            memory.give_back(scratch)
         if count < 0:
             return None
         if count < most:  # views would keep as much memory, and take longer to make
             places.resize_(1, count)
             sums.resize_(count, width)
-        keep_rows(weight, places)
+        if mark is not None:
+            mark.rows = places
         return torch.sparse_coo_tensor(places, sums, self.shape, is_coalesced=True, check_invariants=False)
 
     def _fixed_for_pool(self, ids: torch.dtype) -> tuple[Any, ...]:

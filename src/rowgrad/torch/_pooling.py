@@ -21,7 +21,6 @@ from rowgrad.torch._schema import NAMESPACE, snake_case
 
 OWNERS: "WeakValueDictionary[int, Any]" = WeakValueDictionary()
 _numbers = count(1)
-MADE = "_rowgrad_rows"  # on a table: the row numbers of its last gradient, until that is accumulated
 
 
 class Owner(NamedTuple):
@@ -272,25 +271,42 @@ def _(updates: Tensor, *others: Any) -> None:
     return None
 
 
+class Mark:
+    """A hook of a table that marks its gradients as coalesced, which they are.
+
+    PyTorch forgets it when a gradient becomes ``.grad``, though it takes the gradient as it is. `rows` are the row
+    numbers of the last gradient, kept until that is accumulated: no other gradient can lie where they are.
+    """
+
+    __slots__ = ("rows",)
+
+    def __init__(self) -> None:
+        self.rows: Tensor | None = None
+
+    def __call__(self, weight: Tensor) -> None:
+        rows, grad, self.rows = self.rows, weight.grad, None
+        if rows is not None and grad is not None and grad.is_sparse and grad._indices().data_ptr() == rows.data_ptr():
+            grad._coalesced_(True)
+
+
+def keep_coalesced(weight: Tensor) -> Mark:
+    """Have gradients of a table marked as coalesced from now on."""
+    mark = _mark_of(weight)
+    if mark is None:
+        mark = Mark()
+        weight.register_post_accumulate_grad_hook(mark)
+    return mark
+
+
 def keep_rows(weight: Tensor, places: Tensor) -> None:
     """Keep the row numbers of a gradient until it is accumulated."""
-    setattr(weight, MADE, places)
+    mark = _mark_of(weight)
+    if mark is not None:
+        mark.rows = places
 
 
-def keep_coalesced(weight: Tensor) -> None:
-    """Have the next gradient of a table marked as coalesced, which it is."""
-    if _mark not in (weight._post_accumulate_grad_hooks or {}).values():
-        weight.register_post_accumulate_grad_hook(_mark)
-
-
-def _mark(weight: Tensor) -> None:
-    """PyTorch forgets that a gradient is coalesced when it becomes ``.grad``, though it takes it as it is.
-
-    The row numbers were kept until now, so that no other gradient can lie where they are.
-    """
-    grad, made = weight.grad, weight.__dict__.pop(MADE, None)
-    if made is not None and grad is not None and grad.is_sparse and grad._indices().data_ptr() == made.data_ptr():
-        grad._coalesced_(True)
+def _mark_of(weight: Tensor) -> Mark | None:
+    return next((hook for hook in (weight._post_accumulate_grad_hooks or {}).values() if type(hook) is Mark), None)
 
 
 def refuse_second_order() -> None:

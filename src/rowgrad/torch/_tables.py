@@ -87,9 +87,10 @@ class Tables:
     def fit(self) -> bool:
         """Whether the kernels take these tables as they are now."""
         if self.only is not None:  # what holds for one layer is looked at without a list
-            weight = self.only["weight"]
+            weight = self.only.get("weight")
             if (
-                weight.data_ptr() == self._at
+                weight is not None
+                and weight.data_ptr() == self._at
                 and weight.dtype is self.dtype
                 and weight.numel() == self._size
                 and weight.dim() == 2
@@ -97,7 +98,9 @@ class Tables:
                 and self.layers[0].mode == self._mode
             ):
                 return self.is_plain
-        found = [weight["weight"] for weight in self._parameters]
+        if not all("weight" in parameters for parameters in self._parameters):
+            return False  # a table that is computed (`torch.nn.utils.parametrize`) is no parameter
+        found = self.weights()
         known: list[Any] = [layer.mode for layer in self.layers]
         for weight in found:
             known += (weight.data_ptr(), weight.dtype, weight.shape, weight.stride())
