@@ -8,12 +8,13 @@ from numba.extending import intrinsic
 
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.lanes import copy, copy_nontemporal, count, first_of, load, store, zeros, zeros64
-from rowgrad._kernels.raw import known, peek, poke
+from rowgrad._kernels.raw import known, peek, poke, prefetch
 from rowgrad._kernels.sharing import chunk_start, enter, leave, lowest, share
 
 ADD, MULTIPLY, DIVIDE, TAKE = range(4)
 OUTSIDE = -2  # an index is out of range
 BLOCK = 1024  # elements that are copied, then added to
+AHEAD, AHEAD_ENTRIES = 2 * BLOCK, 64  # how far ahead elements and entries are fetched
 
 
 @intrinsic
@@ -140,6 +141,9 @@ def add_ascending(
                 if wrong | (place >= stop):
                     break
                 _add_at(one, buffers, buffer + place - low, values, entry)
+                prefetch(indices, (entry + AHEAD_ENTRIES) * known(rank, 2))
+                if dense is not None:
+                    prefetch(dense, (place + AHEAD) * count(one))
                 before = place
                 entry += 1
             if nontemporal:
