@@ -3,7 +3,7 @@
 import numpy as np
 
 from rowgrad._kernels.compile import inline_late, kernel, part_of
-from rowgrad._kernels.fill_empty_rows import fill_grad
+from rowgrad._kernels.fill_empty_rows_grad import fill_grad
 from rowgrad._kernels.kinds import MEAN, SUM
 from rowgrad._kernels.raw import fill_range, peek, poke
 from rowgrad._kernels.segments import reduce_narrow, reduce_unsorted, reduce_wide

@@ -212,7 +212,7 @@ def _fill_grad(reverse_index_map: Array, grad_values: Array, *, out: Array | Non
         mapped = np.empty(full, np.uint8) if full < POOLED else allocate(full, np.uint8)
         listed = full >= LISTED and (full - size) * OFTEN > full
         unmapped = scratch(full + 1, np.int64) if listed else None
-        bad = kernels.fill_empty_rows.fill_grad(
+        bad = kernels.fill_empty_rows_grad.fill_grad(
             reverse_index_map, values, words, NO_SUMS[sums], unmapped, mapped, target, default
         )
     if bad >= 0:
@@ -230,16 +230,16 @@ def _fill_grad_together(reverse: Array, values: Array, full: int, words: int | N
     unmapped = scratch(full + 2 * workers.chunks, np.int64)
     if (full - reverse.size) * OFTEN <= full:
         falls = workers.run(
-            kernels.fill_empty_rows.fill_grad_together, reverse, values, full, words, no_sums, unmapped, begins, ends,
-            target, default, bad,
+            kernels.fill_empty_rows_grad.fill_grad_together, reverse, values, full, words, no_sums, unmapped, begins,
+            ends, target, default, bad,
         )  # fmt: skip
         if falls < 0:
             return -1
         ends.fill(-1)
     mapped = allocate(full, np.uint8)
     return int(workers.run(
-        kernels.fill_empty_rows.fill_grad_scattered, reverse, values, words, no_sums, unmapped, begins, ends, mapped,
-        target, default, bad,
+        kernels.fill_empty_rows_grad.fill_grad_scattered, reverse, values, words, no_sums, unmapped, begins, ends,
+        mapped, target, default, bad,
     ))  # fmt: skip
 
 
