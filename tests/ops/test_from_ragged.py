@@ -173,7 +173,7 @@ def test_torch() -> None:
         ([["a"]], "whole numbers"),
         ([[True]], "whole numbers"),
         (RaggedTensor.from_list([[[1]]]), "rows inside rows"),
-        (pa.array([1, 2]), "no rows of ids"),
+        (pa.array([1, 2]), "no rows"),
         (pa.array([[[1]]]), "rows inside rows"),
         (pa.array([[1, None]]), r"1 ids are null, the first at 1"),
         (pa.array([["a"]]), "string_to_hash_bucket_fast"),

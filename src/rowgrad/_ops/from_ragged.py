@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rowgrad._ops.ragged_sources import arrow_rows, jagged_rows, nulls_of, shown
 from rowgrad._ops.ragged_tensor import RaggedTensor
 from rowgrad._runtime import arrays
 from rowgrad._runtime.dtypes import Array
@@ -89,7 +90,7 @@ def _of_lists(rows: list[Any]) -> RaggedIds:
         part = np.asarray(row)
         if part.ndim != 1 or (part.dtype == object and part.size):
             raise InvalidArgumentError(
-                f"x[{position}] is {_shown(row)}; it must be a list of ids. Flatten it, or drop what is missing in it.",
+                f"x[{position}] is {shown(row)}; it must be a list of ids. Flatten it, or drop what is missing in it.",
                 code="wrong-rank",
                 argument="x",
                 position=position,
@@ -99,11 +100,6 @@ def _of_lists(rows: list[Any]) -> RaggedIds:
             parts.append(part)
     ids = np.concatenate(parts) if parts else np.empty(0, np.int64)
     return _checked(ids, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 def _of_matrix(x: Any) -> RaggedIds:
@@ -117,19 +113,12 @@ def _of_torch(x: Any) -> RaggedIds:
         if x.dim() != 2:
             raise _no_rows(x)
         return _of_matrix(x)
-    if "jagged" not in str(x.layout):
+    values, offsets = jagged_rows("x", x)
+    if values.dim() != 1:
         raise InvalidArgumentError(
-            "x is a nested tensor of the strided layout. Make it with layout=torch.jagged.",
-            code="bad-layout",
-            argument="x",
+            "x is a jagged tensor with further dimensions. Flatten it.", code="bad-layout", argument="x"
         )
-    if x.lengths() is not None or x.values().dim() != 1:
-        raise InvalidArgumentError(
-            "x is a jagged tensor with gaps, or with further dimensions. Call .contiguous(), or flatten it.",
-            code="bad-layout",
-            argument="x",
-        )
-    return _checked(x.values(), x.offsets())
+    return _checked(values, offsets)
 
 
 def _of_scipy(x: Any) -> RaggedIds:
@@ -144,50 +133,12 @@ def _of_scipy(x: Any) -> RaggedIds:
 
 
 def _of_arrow(x: Any) -> RaggedIds:
-    if hasattr(x, "combine_chunks"):  # a column in chunks: one is taken as it is
-        x = x.chunk(0) if x.num_chunks == 1 else x.combine_chunks()
-    if hasattr(x, "dictionary_decode"):  # rows that occur often are stored once
-        x = x.dictionary_decode()
-    _check_buffers(x)
-    if not hasattr(x, "flatten") or not hasattr(x, "values"):
-        raise InvalidArgumentError(
-            f"x is a column of {x.type}, which has no rows of ids. Pass a list column.", code="not-ragged", argument="x"
-        )
-    if hasattr(x.type, "list_size"):
-        lengths = np.full(len(x), x.type.list_size, np.int64)
-        if x.null_count:
-            lengths[_nulls(x)] = 0
-        return _arrow_ids(x.flatten(), np.concatenate([[0], np.cumsum(lengths)]))
-    is_view = hasattr(x, "sizes")
-    if x.null_count or is_view:
-        # `flatten` leaves out what lies under nulls, and what a view does not show.
-        lengths = np.array((x.sizes if is_view else x.value_lengths().fill_null(0)).to_numpy(zero_copy_only=False))
-        if x.null_count:
-            lengths[_nulls(x)] = 0
-        return _arrow_ids(x.flatten(), np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
-    splits = x.offsets.to_numpy()
-    first, last = int(splits[0]), int(splits[-1])
-    return _arrow_ids(x.values.slice(first, last - first), splits - first if first else splits)
-
-
-def _check_buffers(x: Any) -> None:
-    """Offsets that came from a damaged file would lead out of the values: pyarrow believes them."""
-    try:
-        x.validate(full=True)
-    except ValueError as error:
-        raise InvalidArgumentError(
-            f"x is damaged: {error}. Write it again.", code="bad-offset", argument="x"
-        ) from error
-
-
-def _nulls(x: Any) -> Array:
-    found: Array = x.is_null().to_numpy(zero_copy_only=False)
-    return found
+    return _arrow_ids(*arrow_rows("x", x))
 
 
 def _arrow_ids(values: Any, splits: Array) -> RaggedIds:
     if values.null_count:
-        position = int(_nulls(values).argmax())
+        position = int(nulls_of(values).argmax())
         raise InvalidArgumentError(
             f"{values.null_count} ids are null, the first at {position}. Drop them, or fill them with an id.",
             code="has-nulls",

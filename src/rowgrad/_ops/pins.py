@@ -86,12 +86,7 @@ class Input:
         return False
 
     def _adopt(self, value: Any) -> Array:
-        try:
-            array = arrays.adopt(value)
-        except RowgradError as error:
-            error.argument = self.pin.name
-            error.message = f"{self.pin.name}: {error.message}"
-            raise
+        array = arrays.adopt_as(self.pin.name, value)
         if array.dtype.kind in "SU" and is_untyped(value):
             # NumPy cuts zeros off the ends of texts of one width.
             texts = np.array(value, object)

@@ -10,6 +10,7 @@ import numpy as np
 from rowgrad import _kernels as kernels
 from rowgrad._ops import checks
 from rowgrad._runtime.dtypes import Array
+from rowgrad._runtime.memory import check_fits
 from rowgrad.errors import InvalidArgumentError
 
 NO_ROOM = "OutOfMemoryError: the result does not fit into memory"
@@ -50,8 +51,9 @@ def bad_splits(name: str, what: str, position: int | None, value: int | None) ->
     )
 
 
-def row_ids(splits: Array) -> Array:
+def row_ids(splits: Array, argument: str = "row_splits") -> Array:
     """The row of each value."""
+    check_fits((int(splits[-1]),), splits.dtype, argument)
     return np.repeat(np.arange(splits.size - 1), np.diff(splits))
 
 

@@ -11,11 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from rowgrad._ops import checks
 from rowgrad._ops.catalogue import OPERATORS
+from rowgrad._ops.ragged_sources import arrow_rows, jagged_rows, nested_lists, splits_of_lengths, whole_vector
 from rowgrad._ops.ragged_splits import check_splits, row_ids
 from rowgrad._ops.results import RaggedEntries
 from rowgrad._runtime import arrays
 from rowgrad._runtime.dtypes import Array
+from rowgrad._runtime.memory import check_fits
 from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfRangeError
 
 
@@ -52,24 +55,14 @@ class RaggedTensor:
     row_splits: Array
 
     def __init__(self, values: Any, row_splits: Any) -> None:
-        if not isinstance(values, RaggedTensor) and arrays.kind_of(values) is None:
-            values = arrays.adopt(values)
-        splits = np.atleast_1d(arrays.adopt(_plain(row_splits)))
-        if splits.size and splits.dtype.kind not in "iu":
-            raise DTypeError(
-                f"row_splits is {splits.dtype.name}; it must be int32 or int64.",
-                code="wrong-dtype",
-                argument="row_splits",
-                value=splits.dtype.name,
-            )
-        self.values = values
-        self.row_splits = check_splits("row_splits", splits, len(values))
+        self.values = _with_rows(values)
+        self.row_splits = check_splits("row_splits", whole_vector("row_splits", row_splits), len(self.values))
 
     # Other ways to make one
 
     @classmethod
     def from_list(cls, rows: Sequence[Any], *, dtype: Any = None) -> "RaggedTensor":
-        """Make one from nested lists; the innermost lists are the rows of values.
+        """Make one from nested lists; the innermost lists are the rows of values, and may be arrays.
 
         Examples
         --------
@@ -77,11 +70,11 @@ class RaggedTensor:
         >>> rowgrad.RaggedTensor.from_list([[[1], [2, 3]], []]).nested_row_splits
         (array([0, 2, 2]), array([0, 1, 3]))
         """
-        splits = np.cumsum([0, *map(len, rows)])
-        items = [item for row in rows for item in row]
-        if any(isinstance(item, list | tuple) for item in items):
-            return cls(cls.from_list(items, dtype=dtype), splits)
-        return cls(np.array(items, dtype if items or dtype is not None else np.float32), splits)
+        values, (*outer, innermost) = nested_lists(rows, dtype)
+        found = cls(values, innermost)
+        for splits in reversed(outer):
+            found = cls(found, splits)
+        return found
 
     @classmethod
     def from_row_lengths(cls, values: Any, row_lengths: Any) -> "RaggedTensor":
@@ -93,21 +86,15 @@ class RaggedTensor:
         >>> rowgrad.RaggedTensor.from_row_lengths([1, 2, 3], [2, 0, 1]).to_list()
         [[1, 2], [], [3]]
         """
-        lengths = np.asarray(arrays.adopt(_plain(row_lengths)), np.int64)
-        if (lengths < 0).any():
-            raise OutOfRangeError(
-                f"row_lengths[{int((lengths < 0).argmax())}] is {int(lengths.min())}; lengths are 0 or more.",
-                code="negative-size",
-                argument="row_lengths",
-                position=int((lengths < 0).argmax()),
-                value=int(lengths.min()),
-            )
-        return cls(values, np.concatenate([[0], np.cumsum(lengths)]))
+        values = _with_rows(values)
+        return cls(values, splits_of_lengths("row_lengths", row_lengths, len(values)))
 
     @classmethod
     def from_offsets(cls, values: Any, offsets: Any) -> "RaggedTensor":
         """Make one from the start of each row, as for PyTorch's EmbeddingBag; the last row ends with the values."""
-        return cls(values, np.concatenate([arrays.adopt(_plain(offsets)), [len(values)]]))
+        values = _with_rows(values)
+        starts = np.append(whole_vector("offsets", offsets), len(values))
+        return cls(values, check_splits("offsets", starts, len(values)))
 
     @classmethod
     def from_value_rowids(cls, values: Any, value_rowids: Any, nrows: int | None = None) -> "RaggedTensor":
@@ -119,39 +106,54 @@ class RaggedTensor:
         >>> rowgrad.RaggedTensor.from_value_rowids([1, 2, 3], [0, 0, 2]).to_list()
         [[1, 2], [], [3]]
         """
-        return cls(values, segment_ids_to_row_splits(value_rowids, nrows))
+        return cls(values, _splits_of_ids("value_rowids", value_rowids, "nrows", nrows))
 
     @classmethod
     def from_arrow(cls, array: Any) -> "RaggedTensor":
         """Make one from a pyarrow list array, without copying its values if there are no nulls."""
-        if hasattr(array, "combine_chunks"):
-            array = array.combine_chunks()
-        if array.null_count:
+        if getattr(array, "null_count", 0):
             raise InvalidArgumentError(
                 f"the array has {array.null_count} nulls, which are not rows. Fill them with empty lists first.",
                 code="has-nulls",
                 argument="array",
             )
-        splits = array.offsets.to_numpy()
-        inner = array.values.slice(int(splits[0]), int(splits[-1] - splits[0]))
-        nested = hasattr(inner, "offsets") and hasattr(inner, "values")
-        return cls(cls.from_arrow(inner) if nested else inner.to_numpy(zero_copy_only=False), splits - splits[0])
+        inner, splits = arrow_rows("array", array)
+        if hasattr(inner, "dictionary_decode"):
+            inner = inner.dictionary_decode()
+        if hasattr(inner, "flatten") and hasattr(inner, "values"):
+            return cls(cls.from_arrow(inner), splits)
+        values = inner.to_numpy(zero_copy_only=False)
+        if values.dtype == object and not ("string" in str(inner.type) or "binary" in str(inner.type)):
+            raise DTypeError(
+                f"the values of the array are {inner.type}, of which there are no arrays. Pass numbers or text.",
+                code="wrong-dtype",
+                argument="array",
+                value=str(inner.type),
+            )
+        return cls(values, splits)
 
     @classmethod
     def from_polars(cls, series: Any) -> "RaggedTensor":
         """Make one from a polars list column."""
-        return cls.from_arrow(series.to_arrow())
+        return cls.from_arrow(series.to_arrow() if hasattr(series, "to_arrow") else series)
 
     @classmethod
     def from_tensorflow(cls, tensor: Any) -> "RaggedTensor":
         """Make one from a `tf.RaggedTensor`."""
+        if not hasattr(tensor, "row_splits") or not hasattr(tensor, "values"):
+            raise InvalidArgumentError(
+                f"tensor is a {type(tensor).__name__}. Pass a tf.RaggedTensor.",
+                code="wrong-type",
+                argument="tensor",
+                value=type(tensor).__name__,
+            )
         values = tensor.values
         return cls(cls.from_tensorflow(values) if hasattr(values, "row_splits") else values, tensor.row_splits.numpy())
 
     @classmethod
     def from_torch(cls, tensor: Any) -> "RaggedTensor":
         """Make one from a PyTorch nested tensor in the jagged layout."""
-        return cls(tensor.values(), tensor.offsets().cpu().numpy())
+        return cls(*jagged_rows("tensor", tensor))
 
     # What it is
 
@@ -217,15 +219,13 @@ class RaggedTensor:
         >>> rowgrad.RaggedTensor([5, 3, 8], [0, 2, 2, 3]).gather([2, 0, 2]).to_list()
         [[8], [5, 3], [8]]
         """
-        indices = np.array(arrays.adopt(_plain(rows)))
-        if indices.size and (indices.dtype.kind not in "iu" or indices.ndim != 1):
-            raise DTypeError("rows must be a vector of whole numbers.", code="wrong-dtype", argument="rows")
-        indices = indices.astype(np.int64).reshape(-1)
+        indices = whole_vector("rows", rows)
         wrong = (indices < 0) | (indices >= len(self))
         if wrong.any():
             position = int(wrong.argmax())
             raise OutOfRangeError(
-                f"rows[{position}] is {int(indices[position])}; allowed: 0 to {len(self) - 1}.",
+                f"rows[{position}] is {int(indices[position])}; "
+                + (f"allowed: 0 to {len(self) - 1}." if len(self) else "there are no rows."),
                 code="index-out-of-range",
                 argument="rows",
                 position=position,
@@ -257,7 +257,8 @@ class RaggedTensor:
 
         It is differentiable if the values are PyTorch's.
         """
-        wanted = np.array(-1 if shape is None else [-1 if size is None else size for size in shape], np.int64)
+        sizes = [] if shape is None else [-1 if size is None else checks.count("shape", size, -1) for size in shape]
+        wanted = np.array(-1 if shape is None else sizes, np.int64)
         nested = self.nested_row_splits
         kinds = ["ROW_SPLITS"] * len(nested)
         operator, flat = OPERATORS["RaggedTensorToTensor"], self.flat_values
@@ -345,7 +346,7 @@ def row_splits_to_segment_ids(splits: Any) -> Array:
     >>> rowgrad.row_splits_to_segment_ids([0, 2, 2, 3]).tolist()
     [0, 0, 2]
     """
-    return row_ids(check_splits("splits", np.atleast_1d(arrays.adopt(_plain(splits))), None))
+    return row_ids(check_splits("splits", whole_vector("splits", splits), None), "splits")
 
 
 def segment_ids_to_row_splits(segment_ids: Any, num_segments: int | None = None) -> Array:
@@ -357,20 +358,40 @@ def segment_ids_to_row_splits(segment_ids: Any, num_segments: int | None = None)
     >>> rowgrad.segment_ids_to_row_splits([0, 0, 2], 4).tolist()
     [0, 2, 2, 3, 3]
     """
-    ids = np.array(arrays.adopt(_plain(segment_ids)))
-    if ids.size and ids.dtype.kind not in "iu":
-        raise DTypeError(
-            f"segment_ids is {ids.dtype.name}; it must be int32 or int64.", code="wrong-dtype", argument="segment_ids"
-        )
-    ids = ids.astype(np.int64).reshape(-1)
-    rows = (int(ids[-1]) + 1 if ids.size else 0) if num_segments is None else num_segments
-    if ids.size and (ids[0] < 0 or ids[-1] >= rows or (ids[1:] < ids[:-1]).any()):
+    return _splits_of_ids("segment_ids", segment_ids, "num_segments", num_segments)
+
+
+def _splits_of_ids(argument: str, segment_ids: Any, size_name: str, size: int | None) -> Array:
+    ids = whole_vector(argument, segment_ids)
+    rows = (int(ids[-1]) + 1 if ids.size else 0) if size is None else checks.count(size_name, size)
+    falls = ids[1:] < ids[:-1]
+    wrong = int(falls.argmax()) + 1 if falls.any() else 0 if ids.size and ids[0] < 0 else None
+    if wrong is not None:
         raise InvalidArgumentError(
-            f"segment_ids must not decrease, and be in 0 to {rows - 1}. Sort the values by row.",
+            f"{argument}[{wrong}] is {ids[wrong]}; the rows of values are 0 or more, and do not decrease. "
+            "Sort the values by row.",
             code="unsorted-segment-ids",
-            argument="segment_ids",
+            argument=argument,
+            position=wrong,
+            value=int(ids[wrong]),
         )
-    return np.concatenate([[0], np.cumsum(np.bincount(ids, minlength=rows))])
+    if ids.size and ids[-1] >= rows:
+        at = int(np.searchsorted(ids, rows))
+        raise checks.out_of_range(argument, at, int(ids[at]), rows, size_name, "index-out-of-range",
+                                  f"Drop the value, or raise {size_name}.")  # fmt: skip
+    check_fits((rows + 1,), ids.dtype, argument if size is None else size_name)
+    starts = np.flatnonzero(np.diff(ids, prepend=-1))  # where the values of a row begin
+    return np.repeat(np.append(starts, ids.size), np.diff(ids[starts], prepend=-1, append=rows))
+
+
+def _with_rows(values: Any) -> Any:
+    """The values as an array of any framework, or as the ragged tensor that they are; a single one has no rows."""
+    if isinstance(values, RaggedTensor):
+        return values
+    if arrays.kind_of(values) is None:
+        values = arrays.adopt_as("values", values)
+    checks.at_least_vector("values", values)
+    return values
 
 
 def _module(name: str) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rowgrad._runtime.dtypes import BFLOAT16, Array
-from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfRangeError
+from rowgrad.errors import DTypeError, InvalidArgumentError, OutOfRangeError, RowgradError
 
 SMALL_COPY = 1 << 14  # bytes that are copied faster than described
 INT32_MAX = np.iinfo(np.int32).max
@@ -70,6 +70,16 @@ def adopt(value: Any) -> Array:
     if array.dtype == object and array.ndim == 1 and array.size and isinstance(array[0], list | tuple | np.ndarray):
         raise _is_ragged(f"a {type(value).__name__} of lists")
     return array
+
+
+def adopt_as(argument: str, value: Any) -> Array:
+    """`adopt`, with errors that name the argument."""
+    try:
+        return adopt(value)
+    except RowgradError as error:
+        error.argument = argument
+        error.message = f"{argument}: {error.message}"
+        raise
 
 
 def _is_ragged(what: str) -> InvalidArgumentError:

@@ -62,8 +62,7 @@ def _allocate(shape: tuple[int, ...], dtype: "np.dtype[Any]", argument: str | No
     nbytes = prod(shape) * dtype.itemsize
     if nbytes >= POOLED and (block := _take(nbytes)) is not None:
         return _leased(block, shape, dtype), False
-    if nbytes >= LARGE and nbytes > (free := _available_after_clearing(nbytes)):
-        raise _out_of_memory(shape, dtype, argument, f"about {_gigabytes(free)} are free")
+    check_fits(shape, dtype, argument)
     try:
         if nbytes < POOLED:
             return np.zeros(shape, dtype) if zero else np.empty(shape, dtype), zero
@@ -72,6 +71,13 @@ def _allocate(shape: tuple[int, ...], dtype: "np.dtype[Any]", argument: str | No
         return _leased(block[-block.ctypes.data % LINE :], shape, dtype), zero
     except (MemoryError, ValueError) as error:  # NumPy calls a size past 64 bits a ValueError
         raise _out_of_memory(shape, dtype, argument, "the system does not give the memory") from error
+
+
+def check_fits(shape: tuple[int, ...], dtype: "np.dtype[Any]", argument: str | None) -> None:
+    """There must be room for a result of that shape; `argument` is blamed."""
+    nbytes = prod(shape) * dtype.itemsize
+    if nbytes >= LARGE and nbytes > (free := _available_after_clearing(nbytes)):
+        raise _out_of_memory(shape, dtype, argument, f"about {_gigabytes(free)} are free")
 
 
 def check_room(nbytes: int, argument: str) -> None:
