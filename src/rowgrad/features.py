@@ -15,7 +15,7 @@ from rowgrad._ops.cross import DEFAULT_HASH_KEY
 from rowgrad._ops.hashing import FAST, OLDER, STRONG
 from rowgrad._ops.pins import Input, Pin
 from rowgrad._ops.results import CrossedFeatures
-from rowgrad._runtime import arrays
+from rowgrad._runtime import arrays, dtypes
 from rowgrad._runtime.dtypes import REALS, Array
 from rowgrad._runtime.text_columns import column_of, is_arrow
 from rowgrad.errors import DTypeError, InvalidArgumentError
@@ -74,7 +74,14 @@ def fingerprint_cat64(first: Any, second: Any) -> Array:
     >>> int(features.fingerprint_cat64(1, 2))
     14454907135238785252
     """
-    one, other = (np.asarray(value).astype(np.uint64) for value in (first, second))
+    one, other = _words("first", first), _words("second", second)
+    if any(a != b and 1 not in (a, b) for a, b in zip(one.shape[::-1], other.shape[::-1], strict=False)):
+        raise InvalidArgumentError(
+            f"first has shape {list(one.shape)}, and second {list(other.shape)}; they cannot be broadcast together.",
+            code="shape-mismatch",
+            argument="second",
+            value=other.shape,
+        )
     factor, shift = np.uint64(0xC6A4A7935BD1E995), np.uint64(47)
     with np.errstate(over="ignore"):
         mixed = other * factor
@@ -82,6 +89,20 @@ def fingerprint_cat64(first: Any, second: Any) -> Array:
         found = (found ^ found >> shift) * factor
         result: Array = found ^ found >> shift
     return result
+
+
+def _words(argument: str, value: Any) -> Array:
+    """Whole numbers as words of 64 bits."""
+    found = arrays.adopt_as(argument, value)
+    if found.dtype.kind not in "iu" and found.size:
+        name = dtypes.name_of(found.dtype)
+        raise DTypeError(
+            f"{argument} is {name}; it must be int64 or uint64. Convert it first.",
+            code="wrong-dtype",
+            argument=argument,
+            value=name,
+        )
+    return found.astype(np.uint64)
 
 
 def siphash64(strings: Any, key: Sequence[int]) -> Array:
@@ -145,7 +166,7 @@ def bucketize(input: Any, boundaries: Sequence[float]) -> Array:
     [0, 1, 1, 3]
     """
     values = Input(Pin("input", "T", "[...]", "The numbers."), REALS).fit(input)
-    edges = np.asarray(boundaries, np.float32)
+    edges = Input(Pin("boundaries", "T", "[N]", "The limits of buckets."), REALS).fit(boundaries).astype(np.float32)
     checks.rank("boundaries", edges, 1)
     if (edges[1:] < edges[:-1]).any() or np.isnan(edges).any():
         position = int((edges[1:] < edges[:-1]).argmax()) + 1 if not np.isnan(edges).any() else None
@@ -175,38 +196,42 @@ def vocabulary_lookup(input: Any, vocabulary: Any, *, num_oov_buckets: int = 0, 
     >>> features.vocabulary_lookup(["fig"], ["apple", "pear"], num_oov_buckets=3).tolist()
     [2]
     """
-    if is_arrow(input):
-        input = np.array(input.to_pylist(), object)
-    numbers = not isinstance(input, str | bytes | list | tuple) and arrays.adopt(input).dtype.kind in "iu"
-    words = np.asarray(vocabulary) if numbers else None
-    if isinstance(input, list | tuple) and input and isinstance(input[0], int | np.integer):
-        numbers, words = True, np.asarray(vocabulary)
-    values = np.asarray(input, np.int64) if numbers else _text(input, "input")
-    keys = (
-        words.tolist() if words is not None else [_as_bytes(word) for word in _text(vocabulary, "vocabulary").tolist()]
-    )
+    values, words = _features(input, "input"), _features(vocabulary, "vocabulary")
+    checks.rank("vocabulary", words, 1)
+    keys, wanted = _keys(words, "vocabulary"), _keys(values, "input")
+    numbers = values.dtype.kind == "i"
+    if numbers != (words.dtype.kind == "i") and values.size and words.size:
+        raise DTypeError(
+            f"input is of {'whole numbers' if numbers else 'text'}, but vocabulary is not; both must be. "
+            "Convert one of them.",
+            code="wrong-dtype",
+            argument="vocabulary",
+            value=dtypes.name_of(words.dtype),
+        )
     places = dict(zip(keys, range(len(keys)), strict=True))
     if len(places) != len(keys):
         raise InvalidArgumentError(
             "the vocabulary has a word twice; each must have one place.", code="repeated-word", argument="vocabulary"
         )
-    wanted = values.ravel().tolist()
-    found = np.fromiter(
-        (places.get(word if numbers else _as_bytes(word), -1) for word in wanted), np.int64, len(wanted)
-    )
+    buckets = checks.count("num_oov_buckets", num_oov_buckets)
+    found = np.fromiter((places.get(word, -1) for word in wanted), np.int64, len(wanted))
     unknown = found < 0
     if unknown.any():
-        if num_oov_buckets > 0:
+        if buckets > 0:
             rest = values.ravel()[unknown]
-            text = rest.astype("S20") if numbers else rest
-            found[unknown] = len(keys) + string_to_hash_bucket_fast(text, num_oov_buckets)
+            found[unknown] = len(keys) + string_to_hash_bucket_fast(rest.astype("S20") if numbers else rest, buckets)
         else:
-            found[unknown] = default_value
+            found[unknown] = checks.count("default_value", default_value, None)
     return found.reshape(values.shape)
 
 
-def _as_bytes(word: Any) -> bytes:
-    return word if isinstance(word, bytes) else str(word).encode()
+def _keys(values: Array, argument: str) -> list[Any]:
+    """The values as a dict tells them apart: whole numbers, or bytes."""
+    if values.dtype.kind == "i":
+        return values.ravel().tolist()
+    column = column_of(values, argument)
+    data = column.data.tobytes()
+    return [data[begin:end] for begin, end in zip(column.begins.tolist(), column.ends.tolist(), strict=True)]
 
 
 def cross_features(columns: Sequence[Any], num_buckets: int, *, hash_key: int = DEFAULT_HASH_KEY) -> CrossedFeatures:
@@ -253,11 +278,14 @@ def cross_features(columns: Sequence[Any], num_buckets: int, *, hash_key: int = 
 def _features(value: Any, name: str) -> Array:
     """Whole numbers as int64, or text."""
     if is_arrow(value):
-        value = np.array(value.to_pylist(), object)
-    found = np.array(value) if isinstance(value, list | tuple) else arrays.adopt(value)
-    if found.dtype.kind in "iu":
-        return np.ascontiguousarray(found.astype(np.int64, copy=False))
-    return _text(value if isinstance(value, list | tuple) else found, name)  # type: ignore[no-any-return]
+        whole = str(value.type).removeprefix("u").startswith("int") and not value.null_count
+        value = value.to_numpy() if whole else np.array(value.to_pylist(), object)
+    if isinstance(value, list | tuple):
+        items = np.array(value, object).ravel()
+        if not items.size or any(isinstance(item, bool) or not isinstance(item, int | np.integer) for item in items):
+            return _text(value, name)  # type: ignore[no-any-return]
+    found = arrays.adopt_as(name, value)
+    return np.ascontiguousarray(found, np.int64) if found.dtype.kind in "iu" else _text(found, name)
 
 
 def __dir__() -> list[str]:

@@ -55,16 +55,17 @@ def check_key(key: Any, argument: str = "key") -> tuple[int, int]:
     return int(parts[0]), int(parts[1])
 
 
-def check_buckets(num_buckets: int, least: int = 1) -> int:
+def check_buckets(num_buckets: Any, least: int = 1) -> int:
     """A number of buckets of 63 bits."""
-    if not least <= num_buckets < 2**63:
+    number = checks.count("num_buckets", num_buckets, None)
+    if not least <= number < 2**63:
         raise InvalidArgumentError(
-            f"num_buckets is {num_buckets}; it must be {least} or more, and less than 2**63.",
+            f"num_buckets is {number}; it must be {least} or more, and less than 2**63.",
             code="wrong-attribute",
             argument="num_buckets",
-            value=num_buckets,
+            value=number,
         )
-    return num_buckets
+    return number
 
 
 def buckets_of(value: Any, argument: str, kind: str, num_buckets: int, key: tuple[int, int] | None = None) -> Array:

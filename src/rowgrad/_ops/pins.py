@@ -103,7 +103,7 @@ class Input:
             return array
         if untyped:
             return self._convert_untyped(array)
-        native = array.dtype.newbyteorder("=")
+        native = array.dtype if array.dtype.kind == "T" else array.dtype.newbyteorder("=")
         if native in self.allowed:
             return array.astype(native)
         raise self._wrong_dtype(array)

@@ -51,7 +51,11 @@ def column_of(value: Any, argument: str) -> TextColumn:
     if kind == "S":
         return _of_bytes(np.ascontiguousarray(value))
     if kind == "T":
-        longest = int(np.strings.str_len(value).max(initial=0))
+        try:
+            longest = int(np.strings.str_len(value).max(initial=0))
+        except ValueError:  # of what is missing there is no length
+            missing = sum(not isinstance(text, str) for text in value.ravel().tolist())
+            raise _has_nulls(argument, missing, "Fill them first") from None
         if longest * value.size < WIDE:
             return _of_points(value.astype(f"U{max(longest, 1)}"), argument)
     if kind == "U":
@@ -165,6 +169,15 @@ def _of_points(array: Array, argument: str) -> TextColumn:
     return TextColumn(data, offsets[:-1], offsets[1:])
 
 
+def _has_nulls(argument: str, count: int, remedy: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"{argument} has {count} nulls, which have no hash. {remedy}.",
+        code="has-nulls",
+        argument=argument,
+        value=count,
+    )
+
+
 def _no_text(argument: str, position: int) -> InvalidArgumentError:
     return InvalidArgumentError(
         f"{argument} has a lone surrogate in string {position}, which UTF-8 has no bytes for. Fix the text.",
@@ -212,7 +225,12 @@ def _joined(data: bytes, parts: list[Any]) -> TextColumn:
 def _of_arrow(value: Any, argument: str) -> TextColumn:
     if hasattr(value, "combine_chunks"):
         value = value.combine_chunks() if value.num_chunks != 1 else value.chunk(0)
+    if hasattr(value, "dictionary_decode"):
+        value = value.dictionary_decode()
     kind = str(value.type)
+    if kind.endswith("_view"):
+        kind = f"large_{kind.removesuffix('_view')}"
+        value = value.cast(kind)
     offset_types = {"string": np.int32, "binary": np.int32, "large_string": np.int64, "large_binary": np.int64}
     if kind not in offset_types:
         raise DTypeError(
@@ -222,12 +240,7 @@ def _of_arrow(value: Any, argument: str) -> TextColumn:
             value=kind,
         )
     if value.null_count:
-        raise InvalidArgumentError(
-            f"{argument} has {value.null_count} nulls, which have no hash. Fill them first: `.fill_null('')`.",
-            code="has-nulls",
-            argument=argument,
-            value=value.null_count,
-        )
+        raise _has_nulls(argument, value.null_count, "Fill them first: `.fill_null('')`")
     if len(value) == 0:
         return TextColumn(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64))
     _, offsets, data = value.buffers()
