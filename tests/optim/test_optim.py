@@ -108,7 +108,7 @@ def test_rows_must_ascend_and_fit(rows: list[int]) -> None:
     np.testing.assert_array_equal(table, before)
 
 
-@pytest.mark.parametrize("lr", [float("nan"), float("inf"), "0.1", None, True])
+@pytest.mark.parametrize("lr", [float("nan"), float("inf"), "0.1", None, True, 10**400])
 def test_bad_learning_rates(lr: Any) -> None:
     with pytest.raises(rowgrad.InvalidArgumentError):
         SGD(lr=lr)

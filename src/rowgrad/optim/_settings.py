@@ -1,7 +1,7 @@
 """What the settings of optimizers may be. Each check returns the setting as it is kept."""
 
 from collections.abc import Callable
-from math import isfinite
+from math import inf, isfinite
 from numbers import Real
 from typing import Any
 
@@ -18,9 +18,15 @@ def _bad(name: str, value: Any, allowed: str) -> InvalidArgumentError:
 
 
 def _number(name: str, value: Any, allowed: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real) or not isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise _bad(name, value, allowed)
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number that no float holds
+        number = inf
+    if not isfinite(number):
+        raise _bad(name, value, allowed)
+    return number
 
 
 def _not_negative(name: str, value: Any) -> float:
