@@ -352,6 +352,15 @@ def test_from_torch_with_settings() -> None:
     assert changed == [1, 2] and torch.equal(modules["y"].weight, before["y"])
 
 
+def test_from_containers_of_pytorch() -> None:
+    layers = {"x": torch.nn.EmbeddingBag(6, 2, mode="sum"), "y": torch.nn.EmbeddingBag(5, 3, mode="sum")}
+    assert list(EmbeddingBagCollection.from_torch(torch.nn.ModuleDict(layers)).embedding_bags) == ["x", "y"]
+    module = EmbeddingBagCollection.from_torch(torch.nn.ModuleList(layers.values()))
+    assert module.embedding_bags["t1"].weight is layers["y"].weight
+    with pytest.raises(rowgrad.DTypeError, match="modules is a EmbeddingBag; pass a list"):
+        EmbeddingBagCollection.from_torch(layers["x"])  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(("layer", "message"), [
     (lambda: torch.nn.EmbeddingBag(6, 2, max_norm=1.0), "max_norm=1.0, which a collection does not have"),
     (lambda: torch.nn.EmbeddingBag(6, 2, padding_idx=1), "padding_idx=1, which"),

@@ -107,7 +107,7 @@ class EmbeddingBagCollection(WithOptimizer, nn.Module):
     @classmethod
     def from_torch(
         cls,
-        modules: Sequence[nn.EmbeddingBag] | Mapping[str, nn.EmbeddingBag],
+        modules: Sequence[nn.EmbeddingBag] | Mapping[str, nn.EmbeddingBag] | nn.ModuleList | nn.ModuleDict,
         *,
         feature_names: Mapping[str, Sequence[str]] | None = None,
         sparse: bool | None = None,
@@ -115,7 +115,8 @@ class EmbeddingBagCollection(WithOptimizer, nn.Module):
     ) -> "EmbeddingBagCollection":
         """Return a collection of the tables of PyTorch layers, given as a list or as a dict by name.
 
-        It shares the `Parameter` of each module, so that an optimizer made for `modules` trains the collection too.
+        These may be a `torch.nn.ModuleList` or `ModuleDict`. The collection shares the `Parameter` of each module, so
+        that an optimizer made for `modules` trains it too.
         Tables of a list are named t0, t1, …; each has one feature, named as the table, unless `feature_names` lists
         others for it. By default `sparse` is that of the modules.
 

@@ -249,7 +249,17 @@ def from_modules(
     modules: Any, feature_names: Mapping[str, Sequence[str]] | None
 ) -> tuple[list[EmbeddingBagConfig], list[nn.EmbeddingBag]]:
     """What describes the tables of PyTorch's layers."""
-    named = modules if isinstance(modules, Mapping) else {f"t{i}": each for i, each in enumerate(modules)}
+    if isinstance(modules, Mapping | nn.ModuleDict):
+        named = dict(modules.items())
+    elif isinstance(modules, Iterable) and not isinstance(modules, str):
+        named = {f"t{i}": each for i, each in enumerate(modules)}
+    else:
+        raise DTypeError(
+            f"modules is a {type(modules).__name__}; pass a list of torch.nn.EmbeddingBag, or a dict by name.",
+            code="wrong-type",
+            argument="modules",
+            value=type(modules).__name__,
+        )
     tables = []
     for name, module in named.items():
         if not isinstance(module, nn.EmbeddingBag):
