@@ -113,6 +113,47 @@ def test_any_number_of_threads(threads: int, monkeypatch: pytest.MonkeyPatch) ->
     np.testing.assert_array_equal(features.fingerprint64(words)[::97], one_by_one)
 
 
+@pytest.mark.parametrize("sizes", ["all", "1 to 3", "4 to 16", "17 and more"])
+@pytest.mark.parametrize("count", [1, 7, 64, 200])
+def test_batches_of_any_sizes(sizes: str, count: int) -> None:
+    """Strings are hashed in batches, short ones side by side; each as it is hashed alone."""
+    low, high = {"all": (0, 10**6), "1 to 3": (1, 3), "4 to 16": (4, 16), "17 and more": (17, 10**6)}[sizes]
+    fitting = [i for i, text in enumerate(STRINGS) if low <= len(text) <= high]
+    chosen = np.random.default_rng(count).choice(fitting, count)
+    expected = [RECORDED["fast"][i] for i in chosen]
+    assert raw_ops.StringToHashBucketFast(STRINGS[chosen], num_buckets=LARGEST).tolist() == expected
+    assert (features.fingerprint64(STRINGS[chosen]) % np.uint64(LARGEST)).tolist() == expected
+    packed = features.string_to_hash_bucket_fast(STRINGS[chosen].astype("S"), 1000)
+    trimmed = objects([text.rstrip(b"\0") for text in STRINGS[chosen]])
+    assert packed.tolist() == [int(features.fingerprint64([text])[0]) % 1000 for text in trimmed]
+
+
+@pytest.mark.parametrize("buckets", [1, 2, 3, 641, 10**6, 2**32 - 1, 2**32, 2**32 + 1, 2**62 + 1, LARGEST])
+def test_remainders_of_any_number_of_buckets(buckets: int) -> None:
+    hashes = features.fingerprint64(STRINGS)
+    expected = [int(found) % buckets for found in hashes]
+    assert features.string_to_hash_bucket_fast(STRINGS, buckets).tolist() == expected
+
+
+@pytest.mark.parametrize("odd", [None, 3.5])
+@pytest.mark.parametrize("threads", [1, 2, 5, 40])
+def test_threads_made_for_a_call_that_holds_the_gil(
+    threads: int, odd: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rowgrad._runtime.team.team", lambda work, most: (0, 1))
+    monkeypatch.setattr("rowgrad._runtime.threads.NEW_THREAD_GRAIN", 1 << 16)
+    rowgrad.set_num_threads(threads)
+    chosen = np.random.default_rng(1).integers(0, len(STRINGS), 50_000)
+    column = STRINGS[chosen]
+    if odd is None:
+        found = raw_ops.StringToHashBucketFast(column, num_buckets=LARGEST)
+        np.testing.assert_array_equal(found, np.array(RECORDED["fast"])[chosen])
+    else:
+        column[31_234] = odd
+        with pytest.raises(rowgrad.DTypeError, match="input has a float in it"):
+            raw_ops.StringToHashBucketFast(column, num_buckets=LARGEST)
+
+
 def test_two_fingerprints_in_their_order() -> None:
     mask, factor = 2**64 - 1, 0xC6A4A7935BD1E995
 

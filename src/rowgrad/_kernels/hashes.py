@@ -56,11 +56,18 @@ def _of_two(one, other, factor):
 
 
 @inline
+def _up_to_16_words(first, last, factor):
+    """What 8 to 16 bytes come down to: two words, made of the first 8 bytes and of the last 8."""
+    a = first + K2
+    return _rotated(last, 37) * factor + a, (_rotated(a, 25) + last) * factor
+
+
+@inline
 def _up_to_16(data, at, size):
     if size >= 8:
         factor = K2 + U(size) * U(2)
-        a, b = _word64(data, at) + K2, _word64(data, at + size - 8)
-        return _of_two(_rotated(b, 37) * factor + a, (_rotated(a, 25) + b) * factor, factor)
+        one, other = _up_to_16_words(_word64(data, at), _word64(data, at + size - 8), factor)
+        return _of_two(one, other, factor)
     if size >= 4:
         factor = K2 + U(size) * U(2)
         return _of_two(U(size) + (_word32(data, at) << U(3)), _word32(data, at + size - 4), factor)
@@ -224,13 +231,14 @@ def _high_product(typingctx: Any, one: Any, other: Any) -> Any:
 
 
 def divisor(buckets: int) -> Any:
-    """What `remainder` gets to know of a number to divide by: the number, a factor and two shifts, or a 0.
+    """What `remainder` gets to know of a number to divide by: the number, a factor, two shifts, and its halves; or a 0.
 
     A division takes as long as the hash of a short string, so it is made a product (Granlund and Montgomery).
     """
     length = max(buckets - 1, 0).bit_length()
     factor = ((1 << 64) * ((1 << length) - buckets) // buckets + 1) % 2**64 if buckets else 0
-    return np.array([buckets, factor, min(length, 1), max(length - 1, 0)], np.uint64)
+    halves = factor & 0xFFFFFFFF, factor >> 32
+    return np.array([buckets, factor, min(length, 1), max(length - 1, 0), *halves], np.uint64)
 
 
 @inline
@@ -240,17 +248,6 @@ def remainder(found, by):
         return found
     high = _high_product(by[1], found)
     return found - (high + (found - high >> by[2]) >> by[3]) * by[0]
-
-
-@kernel
-def fingerprints(workers, chunks, data, begins, ends, size, by, output):
-    """The fingerprint of each string, or the remainder, as `by` says."""
-    seen = enter(workers)
-    for chunk in share(workers, 0, chunks):
-        for i in range(chunk_start(chunk, chunks, size), chunk_start(chunk + 1, chunks, size)):
-            at, length = bounded(begins, ends, i, data.size)
-            poke(output, i, remainder(fingerprint_at(data, at, length), by))
-    leave(workers, seen)
 
 
 @kernel

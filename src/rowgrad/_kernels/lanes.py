@@ -469,13 +469,18 @@ def _words(lanes: Lanes, value: int) -> Any:
 
 
 def _arithmetic(symbol: Callable[..., Any], on_floats: str, on_integers: str) -> None:
-    """Lane by lane; declared to Numba's typing and lowering themselves, so that nothing has to be compiled for it."""
+    """Lane by lane; declared to Numba's typing and lowering themselves, so that nothing has to be compiled for it.
+
+    The right side may be one number for all lanes.
+    """
 
     @infer_global(symbol)
     class Template(AbstractTemplate):  # type: ignore[misc]
         def generic(self, args: Any, kws: Any) -> Any:
             left, right = args
-            return signature(left, left, right) if isinstance(left, Lanes) and left == right else None
+            if not isinstance(left, Lanes) or right not in (left, left.dtype):
+                return None
+            return signature(left, left, right)
 
     @lower_builtin(symbol, Lanes, Lanes)
     def lower(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -483,8 +488,17 @@ def _arithmetic(symbol: Callable[..., Any], on_floats: str, on_integers: str) ->
         compute = getattr(builder, on_integers if isinstance(lanes.dtype, types.Integer) else on_floats)
         return _each(builder, lanes, lambda start, count, left, right: compute(left, right), *args)
 
+    @lower_builtin(symbol, Lanes, types.Number)
+    def lower_one(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        lanes = signature.return_type
+        right = _each(builder, lanes, lambda start, count: spread(builder, args[1], count))
+        return lower(context, builder, signature, (args[0], right))
+
 
 _arithmetic(operator.add, "fadd", "add")
 _arithmetic(operator.sub, "fsub", "sub")
 _arithmetic(operator.mul, "fmul", "mul")
 _arithmetic(operator.truediv, "fdiv", "udiv")
+for _symbol, _name in ((operator.xor, "xor"), (operator.and_, "and_"), (operator.or_, "or_"), (operator.lshift, "shl"),
+                       (operator.rshift, "lshr")):  # fmt: skip
+    _arithmetic(_symbol, "", _name)  # of unsigned integers

@@ -12,15 +12,17 @@ from numba import types
 from numba.extending import intrinsic
 
 from rowgrad._kernels.compile import kernel_with_gil
-from rowgrad._kernels.hashes import fingerprint_at, remainder
+from rowgrad._kernels.hash_batches import BATCH, LONG, NUMBERS, ROOM, SHORT, finish, put
 from rowgrad._kernels.raw import array_at, peek, poke, prefetch
 from rowgrad._kernels.sharing import chunk_start, enter, leave, lowest, share
+from rowgrad._kernels.team import room
 
 WORDS, LETTERS = np.empty(0, np.int64), np.empty(0, np.uint8)
 AHEAD = 16  # objects; the headers of later ones are fetched so long before they are needed
 # What `gather` gets to know of this Python: the types `bytes` and `str`, where their data begin, where a string has
 # its state, and the bit there that says that it is ASCII.
 BYTES, TEXT, BYTES_DATA, TEXT_DATA, STATE, ASCII = range(6)
+SHORT_END = 5  # the word of an object in which a short string ends, if not before: it may be on the next cache line
 SIZE_WORD = 2  # where an object of either type has its length
 
 
@@ -83,25 +85,33 @@ def fingerprints(workers, chunks, address, count, layout, by, output, bad):
     The threads of another library may share this, for the caller holds the GIL until all are done.
     """
     seen = enter(workers)
+    batch = array_at(room(ROOM), NUMBERS)
     for chunk in share(workers, 0, chunks):
-        wrong, stop = np.int64(-1), chunk_start(chunk + 1, chunks, count)
+        wrong, start, stop = np.int64(-1), chunk_start(chunk, chunks, count), chunk_start(chunk + 1, chunks, count)
         objects = array_at(address, WORDS)
-        for i in range(chunk_start(chunk, chunks, count), stop):
-            if i + AHEAD < stop:
-                prefetch(array_at(peek(objects, i + AHEAD), WORDS), 0)
-            start = peek(objects, i)
-            if start == 0:
-                wrong = np.int64(i)
-                break
-            head = array_at(start, WORDS)
-            kind, begin = peek(head, 1), layout[BYTES_DATA]
-            if kind != layout[BYTES]:
-                begin = layout[TEXT_DATA]
-                if kind != layout[TEXT] or peek(head, layout[STATE]) & layout[ASCII] == 0:
-                    wrong = np.int64(i)
+        while (start < stop) & (wrong < 0):
+            strings, least = min(BATCH, stop - start), np.int64(LONG)
+            for k in range(strings):
+                if start + k + BATCH < stop:
+                    ahead = array_at(peek(objects, start + k + BATCH), WORDS)
+                    prefetch(ahead, 0)
+                    prefetch(ahead, SHORT_END)
+                here = peek(objects, start + k)
+                if here == 0:
+                    wrong = start + k
                     break
-            found = fingerprint_at(array_at(start + begin, LETTERS), 0, peek(head, SIZE_WORD))
-            poke(output, i, remainder(found, by))
+                head = array_at(here, WORDS)
+                kind, begin = peek(head, 1), layout[BYTES_DATA]
+                if kind != layout[BYTES]:
+                    begin = layout[TEXT_DATA]
+                    if kind != layout[TEXT] or peek(head, layout[STATE]) & layout[ASCII] == 0:
+                        wrong = start + k
+                        break
+                size = peek(head, SIZE_WORD)
+                least = min(least, put(batch, k, array_at(here + begin, LETTERS), 0, size, size <= SHORT))
+            if wrong < 0:
+                finish(batch, strings, least, by, output, start)
+            start += strings
         bad[chunk] = wrong
     found = lowest(bad, chunks)
     leave(workers, seen)

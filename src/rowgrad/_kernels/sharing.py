@@ -36,6 +36,7 @@ ARRIVALS = PHASES * STRIDE  # how many threads have begun
 # If threads of another library run a call: what starts them, how many they are, whether they have been started, the
 # clock when the first had nothing left to do, and whether they let the caller wait after that.
 START, THREADS, RUNNING, FINISHED, LATE = range(ARRIVALS + LINE, ARRIVALS + LINE + 5)
+NEW_THREADS, MOST_NEW_THREADS = 1, 16  # the former stands for threads made for the call, instead of what starts a team
 LONG = 1_000_000  # cycles; such a team may take less to come together after the work is done: half a millisecond
 SPINS = 2000  # looks at a counter before another thread may have the core
 

@@ -8,6 +8,7 @@ A layer holds tensors and makes many small calls, so its kernels take addresses 
 NumPy takes longer than a small kernel. `at` makes an array of an address, within the kernel.
 """
 
+import sys
 from typing import Any
 
 from llvmlite import ir
@@ -131,6 +132,31 @@ def _run(builder: Any, start: Any, threads: Any, task: Any, address: Any) -> Non
     builder.call(builder.inttoptr(start, kind), [task, address, builder.trunc(threads, INT32), INT32(0)])
 
 
+def _run_on_new(builder: Any, threads: Any, task: Any, address: Any) -> None:
+    """Code that lets this thread and new ones run the task, and waits for these; fewer if the system gives no more."""
+    handles = cgutils.alloca_once(builder, ir.ArrayType(INT64, sharing.MOST_NEW_THREADS))
+    made = cgutils.alloca_once(builder, INT64)
+    builder.store(INT64(0), made)
+    result, begin = ir.IntType(32), task.type
+    kinds = {"pthread_create": [INT64.as_pointer(), BYTES, begin, BYTES], "pthread_join": [INT64, BYTES.as_pointer()]}
+    create, join = (
+        cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, kind), name)
+        for name, kind in kinds.items()
+    )
+
+    def handle(number: Any) -> Any:
+        return builder.gep(handles, [INT32(0), number])
+
+    with cgutils.for_range(builder, builder.sub(threads, INT64(1))) as loop:
+        failed = builder.call(create, [handle(loop.index), BYTES(None), task, address])
+        with builder.if_then(builder.icmp_signed("!=", failed, result(0)), likely=False):
+            loop.do_break()
+        builder.store(builder.add(loop.index, INT64(1)), made)
+    builder.call(task, [address])
+    with cgutils.for_range(builder, builder.load(made)) as loop:
+        builder.call(join, [builder.load(handle(loop.index)), BYTES.as_pointer()(None)])
+
+
 class _SharedLower(lowering.Lower):  # type: ignore[misc]
     """Writes a kernel whose first argument is `workers`, and which begins by asking the team that they name, if any.
 
@@ -154,7 +180,16 @@ class _SharedLower(lowering.Lower):  # type: ignore[misc]
         with builder.if_then(builder.and_(builder.icmp_unsigned("!=", start, INT64(0)), is_new), likely=False):
             builder.store(INT64(1), place(sharing.RUNNING))
             task, address = _make_task(builder, self.function.args, self._call)
-            _run(builder, start, builder.load(place(sharing.THREADS)), task, address)
+            threads = builder.load(place(sharing.THREADS))
+            if self.flags.release_gil or sys.platform == "win32":
+                _run(builder, start, threads, task, address)
+            else:
+                makes_threads = builder.icmp_unsigned("==", start, INT64(sharing.NEW_THREADS))
+                with builder.if_else(makes_threads) as (new, team):
+                    with new:
+                        _run_on_new(builder, threads, task, address)
+                    with team:
+                        _run(builder, start, threads, task, address)
             # Whether the team took long to come together after the work was done, as it does where cores are busy. If
             # two threads noted the end at the same time, the sum of both lies in the future, and says no.
             ended = builder.load(place(sharing.FINISHED))

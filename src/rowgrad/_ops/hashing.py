@@ -26,7 +26,8 @@ def hash_column(column: TextColumn, kind: str, buckets: int = 0, key: tuple[int,
     output = allocate(column.size, np.uint64)
     keys = () if key is None else tuple(np.uint64(part % 2**64) for part in key)
     workers = Workers(column.data.size + 16 * column.size)
-    workers.run(getattr(kernels.hashes, kind), *column, column.size, _divisor(buckets), *keys, output)
+    kernel = getattr(kernels.hash_batches if kind == FAST else kernels.hashes, kind)
+    workers.run(kernel, *column, column.size, _divisor(buckets), *keys, output)
     return output
 
 

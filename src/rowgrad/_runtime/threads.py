@@ -10,6 +10,7 @@ the kernel has either not begun, and never will, or has ended.
 """
 
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from rowgrad._runtime import team
 from rowgrad.errors import InvalidArgumentError
 
 GRAIN, CHUNKS_PER_THREAD = kinds.GRAIN, kinds.CHUNKS_PER_THREAD
+NEW_THREAD_GRAIN = 1 << 21  # bytes of work for which making another thread pays
 MOST_THREADS = 256
 # How many times a helper looks for more work before it sleeps: about as long as waking it would take.
 PATIENCE = 100_000
@@ -127,11 +129,19 @@ class Workers:
 
     @classmethod
     def with_gil(cls, work: int) -> "Workers":
-        """Those for a kernel that holds the GIL: PyTorch's team does not need it, helpers could not enter."""
+        """Those for a kernel that holds the GIL, which helpers could not enter.
+
+        PyTorch's team does not need the GIL. Without it, a large call makes threads of its own, which end with it:
+        no fork can come between, since that takes the GIL.
+        """
         made = cls(0)
         if work >= team.GRAIN:
-            made.team, made.threads = team.team(work, most_threads())
-            made.chunks = made.threads * CHUNKS_PER_THREAD if made.team else 1
+            most = most_threads()
+            made.team, made.threads = team.team(work, most)
+            if not made.team and most > 1 and work >= 2 * NEW_THREAD_GRAIN and sys.platform != "win32":
+                made.team = kernels.sharing.NEW_THREADS
+                made.threads = min(most, work // NEW_THREAD_GRAIN, kernels.sharing.MOST_NEW_THREADS)
+            made.chunks = made.threads * CHUNKS_PER_THREAD if made.threads > 1 else 1
         return made
 
     def run(self, kernel: Any, *args: Any) -> Any:
@@ -155,7 +165,8 @@ class Workers:
         counters = workers[0]
         counters[sharing.START], counters[sharing.THREADS] = self.team, self.threads
         result = kernel(workers, self.chunks, *args)
-        team.note(bool(counters[sharing.LATE]))
+        if self.team != sharing.NEW_THREADS:
+            team.note(bool(counters[sharing.LATE]))
         return result
 
 
