@@ -1,8 +1,10 @@
 """Small batches for one table take a short way to the kernels: the same bits as the operators, and the same errors."""
 
+import numpy as np
 import pytest
 import torch
 
+import rowgrad
 from rowgrad import _kernels as kernels
 from rowgrad.errors import RowgradError
 from rowgrad.torch import EmbeddingBag, _warm
@@ -41,6 +43,49 @@ def test_the_short_way_gives_the_bits_of_the_operators(width):
         assert found.is_coalesced()
         assert torch.equal(found.indices(), layer.weight.grad._indices())
         assert torch.equal(found.values(), layer.weight.grad._values())
+
+
+@pytest.mark.parametrize("rows", [3, 5000, 1 << 21])
+@pytest.mark.parametrize("lengths", [1, 7, "any"])
+@pytest.mark.parametrize("size", [15, 64, 700, 6000])
+def test_any_number_of_threads_gives_the_bits_of_the_operators(size, lengths, rows):
+    random = np.random.default_rng(size)
+    ids = random.integers(0, rows, size)
+    bags = np.sort(random.integers(0, size, size)) if lengths == "any" else np.arange(size) // lengths
+    offsets = np.searchsorted(bags, np.arange(bags[-1] + 1))
+    grad = random.standard_normal((len(offsets), 40)).astype(np.float32)
+    expected = rowgrad.sparse_segment_sum_grad_v2(grad, ids, bags, rows)
+    one, most = np.ones(1, np.float32), min(size, rows)
+    lanes = kernels.lanes.lanes_for_rows(one.dtype, 40)
+    for threads in (1, 2, 5, 100):
+        words = np.empty(2 * size * threads + 8 * (threads + 1), np.int64)
+        places, sums = np.empty(most, np.int64), np.empty((most, 40), np.float32)
+
+        def run(ids, offsets, threads=threads, words=words, places=places, sums=sums):
+            return kernels.tables_alone.gradient(
+                0, threads, ids[:0], lanes, one[:0], rows, 40, one.ctypes.data, ids.ctypes.data, size,
+                offsets.ctypes.data, True, len(offsets), grad.ctypes.data, places.ctypes.data, sums.ctypes.data,
+                words.ctypes.data)  # fmt: skip
+
+        count = run(ids, offsets)
+        assert places[:count].tolist() == expected.sorted_unique_indices.tolist()
+        assert np.array_equal(sums[:count].view(np.int32), expected.output.view(np.int32))
+        for array, position, value in ((ids, size - 1, rows), (ids, 0, -1), (offsets, -1, size + 1), (offsets, -1, -1)):
+            wrong = array.copy()
+            wrong[position] = value
+            assert run(wrong, offsets) == -1 if array is ids else len(offsets) == 1 or run(ids, wrong) == -1
+
+
+@pytest.mark.parametrize("bags", [1, 600, 6000])
+def test_large_batches_give_the_bits_of_the_operators(bags):
+    layer = EmbeddingBag(2000, 40, combiner="sum", sparse=True)
+    values, offsets, grad = torch.randint(0, 2000, (6000,)), torch.arange(0, 6000, 6000 // bags), torch.randn(bags, 40)
+    layer(values, offsets).backward(grad)
+    found, layer.weight.grad = layer.weight.grad, None
+    layer(values, segment_ids=torch.arange(6000) // (6000 // bags)).backward(grad)
+    assert found.is_coalesced()
+    assert torch.equal(found.indices(), layer.weight.grad.indices())
+    assert torch.equal(found.values(), layer.weight.grad.values())
 
 
 def test_a_bad_id_is_named_also_when_machine_code_is_called():

@@ -320,9 +320,13 @@ def keep_if(typingctx: Any, condition: Any, lanes: Any) -> Any:
     """`lanes` where the condition holds, else +0; without a branch, since the condition is unpredictable."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        bits = ir.IntType(lanes.dtype.bitwidth)
-        mask = spread(builder, builder.sext(args[0], bits), lanes.count)
-        return builder.bitcast(builder.and_(builder.bitcast(args[1], mask.type), mask), args[1].type)
+        bits = builder.sext(args[0], ir.IntType(lanes.dtype.bitwidth))
+
+        def keep(start: int, count: int, vector: Any) -> Any:
+            mask = spread(builder, bits, count)
+            return builder.bitcast(builder.and_(builder.bitcast(vector, mask.type), mask), vector.type)
+
+        return _each(builder, lanes, keep, args[1])
 
     return lanes(types.boolean, lanes), codegen
 

@@ -75,7 +75,7 @@ def _add_rows(words, start, ids, first, last, rows):
 
 
 @inline
-def _keep_rows(words, factors, start, size, low, high):
+def keep_rows(words, factors, start, size, low, high):
     """Keep the entries with rows from `low` to `high`, in their order; tells how many these are."""
     kept = np.int64(0)
     for k in range(start, start + size):
@@ -119,13 +119,13 @@ def pack(item, table, features, ids, offsets, is_open, bags, stride, words, fact
     wrong |= _add_rows(words, start, ids, first, last, rows)
     size = last - first
     if peek(item, LOW) > 0 or peek(item, HIGH) < rows:
-        size = _keep_rows(words, factors, start, size, peek(item, LOW), peek(item, HIGH))
+        size = keep_rows(words, factors, start, size, peek(item, LOW), peek(item, HIGH))
     poke(item, SIZE, size)
     return wrong
 
 
 @inline
-def _sample(ids, first, last, rows):
+def sample(ids, first, last, rows):
     """Some of the ids from `first` to `last`, in ascending order; what is not a row, counts as the last one."""
     samples = at(WORDS, room(SAMPLES))
     for i in range(SAMPLES):
@@ -154,7 +154,7 @@ def list_items(items, tables, number_of, parts, ids, offsets, is_open, bags, siz
         end = min(max(first, end), first + min(per, peek(table, MOST)), size)
         samples, low = at(WORDS, 0), np.int64(0)
         if parts > 1 and first < end and rows > 0:
-            samples = _sample(ids, first, end, rows)
+            samples = sample(ids, first, end, rows)
         for part in range(parts):
             item, high = item_at(items, number * parts + part), rows
             if part + 1 < parts:

@@ -7,7 +7,7 @@ the result. These are the sums of `sparse_segment_grad`, the same to the bit.
 import numpy as np
 
 from rowgrad._kernels.compile import inline, kernel
-from rowgrad._kernels.described import FIRST, ROWS, SECOND, SIZE, START, UNIQUE, WIDTH
+from rowgrad._kernels.described import BEGIN, END, FIRST, ROWS, SECOND, SIZE, START, UNIQUE, WIDTH
 from rowgrad._kernels.kinds import LATE
 from rowgrad._kernels.lanes import zeros
 from rowgrad._kernels.raw import peek, poke
@@ -21,18 +21,16 @@ from rowgrad._kernels.sparse_segment_grad import (
     sort_by_row,
     sum_block,
 )  # fmt: skip
-from rowgrad._kernels.tables import WORDS, WRONG, offset_at
+from rowgrad._kernels.tables import WORDS, WRONG
 from rowgrad._kernels.tables_entries import PLACE_BITS, PLACES, item_at, list_items, pack, table_at
 from rowgrad._kernels.team import COUNTERS, ask_team, at, at_if, has_waited, leave_team, on_team, room
 
 FEW = 1024  # entries, which are sorted by small digits
-OWN_ENTRIES = 64  # entries, which one table's gradient sorts in memory of its own
-OWN = 2 * OWN_ENTRIES  # words of it
-VERY_FEW = 16  # entries, which are sorted by insertion
 
 
 @inline
-def _digit_bits(size):
+def digit_bits(size):
+    """The most bits of a digit that so many entries are sorted by."""
     return SMALL_DIGIT_BITS if size < FEW else MOST_DIGIT_BITS
 
 
@@ -50,7 +48,7 @@ def _order(item, rows, words, others, places, histogram):
             word = peek(mine, k)
             poke(places, start + k, word & PLACES)
             poke(mine, k, word & ~PLACES | k)
-    ordered = sort_by_row(mine, at(WORDS, others + 8 * start), histogram, size, PLACE_BITS, rows, _digit_bits(size))
+    ordered = sort_by_row(mine, at(WORDS, others + 8 * start), histogram, size, PLACE_BITS, rows, digit_bits(size))
     before, unique = np.int64(-1), np.int64(0)
     for k in range(size):
         row = peek(ordered, k) >> PLACE_BITS
@@ -63,7 +61,7 @@ def _order(item, rows, words, others, places, histogram):
 def _sum(lanes, scaled, item, table, ordinal, stored, sums, words, others, grads, factors, places, limit):
     """Sum the rows of an item to their places in the result, which begin at `ordinal`."""
     start, size, width = peek(item, START), peek(item, SIZE), peek(table, WIDTH)
-    is_odd = passes_for(peek(table, ROWS), _digit_bits(size)) % 2
+    is_odd = passes_for(peek(table, ROWS), digit_bits(size)) % 2
     ordered = at(WORDS, (others if is_odd else words) + 8 * start)
     rows, output = at(WORDS, peek(table, FIRST)), at(stored, peek(table, SECOND))
     first = np.int64(0)
@@ -98,11 +96,16 @@ def _gradients_share(counters, items, number_of, parts, like, lanes_for, scaled,
             _order(item, peek(table, ROWS), words, others, entry_places, histogram)
     if peek(shared, WRONG) == 0:
         for number in share((shared, shared), 1, number_of * parts):
-            ordinal = np.int64(0)
-            for before in range(number - number % parts, number):
-                ordinal += peek(item_at(items, before), UNIQUE)
-            _sum(lanes, scaled, item_at(items, number), table_at(tables, number // parts), ordinal, stored, lanes_for,
-                 words, others, at(stored, grads), factors, places, bags * stride)  # fmt: skip
+            item, ordinal, kept = item_at(items, number), np.int64(0), np.int64(0)
+            for other in range(number - number % parts, number - number % parts + parts):
+                kept += peek(item_at(items, other), SIZE)
+                if other < number:
+                    ordinal += peek(item_at(items, other), UNIQUE)
+            if kept != peek(item, END) - peek(item, BEGIN):  # another thread has changed ids while each part read them
+                atomic_add(shared, WRONG, 1)
+            else:
+                _sum(lanes, scaled, item, table_at(tables, number // parts), ordinal, stored, lanes_for, words, others,
+                     at(stored, grads), factors, places, bags * stride)  # fmt: skip
     leave_team(shared)
 
 
@@ -124,61 +127,3 @@ def gradients(run_parallel, threads, number_of, parts, like, lanes_for, scaled, 
              offsets, is_open, bags, weights, grads, stride, words, others, factors, places))  # fmt: skip
     wrong = peek(shared, WRONG)
     return wrong if wrong != 0 or not has_waited(shared) else np.int64(LATE)
-
-
-@inline
-def _pack_one(ids, size, offsets, is_open, bags, rows, width, words):
-    """Check and pack the entries of one table; tells whether an id or an offset is bad."""
-    begin, wrong = np.int64(0), False
-    for bag in range(bags):
-        end = np.int64(offset_at(offsets, bag + 1, is_open, bags, size))
-        if end < begin or end > size:
-            return True
-        for i in range(begin, end):
-            row = np.int64(peek(ids, i))
-            wrong |= bool(np.uint64(row) >= np.uint64(rows))
-            poke(words, i, row << PLACE_BITS | bag * width)
-        begin = end
-    return wrong or begin != size
-
-
-@inline
-def _insert(words, size):
-    """Sort a few words by row, stable."""
-    for i in range(1, size):
-        word, k = peek(words, i), i
-        while k > 0 and peek(words, k - 1) >> PLACE_BITS > word >> PLACE_BITS:
-            poke(words, k, peek(words, k - 1))
-            k -= 1
-        poke(words, k, word)
-
-
-@kernel
-def gradient(like, lanes_for, stored, rows, width, factors, ids, size, offsets, is_open, bags, grads, places, sums,
-             words, others):  # fmt: skip
-    """Write the gradient of one table by one thread; gives how many rows it has, or -1 if an id or an offset is bad.
-
-    A small step pays for every argument and every line of code. `factors` is the address of a 1. `words` and `others`
-    are room for a word for each entry; up to `OWN_ENTRIES` need none.
-    """
-    own = room(OWN)
-    if size <= OWN_ENTRIES:
-        words, others = own, own + 8 * OWN_ENTRIES
-    ordered = at(WORDS, words)
-    if _pack_one(at(like, ids), size, at(like, offsets), is_open, bags, rows, width, ordered):
-        return np.int64(-1)
-    if size <= VERY_FEW:
-        _insert(ordered, size)
-    else:
-        histogram = at(WORDS, room(MOST_DIGITS))
-        ordered = sort_by_row(ordered, at(WORDS, others), histogram, size, PLACE_BITS, rows, _digit_bits(size))
-    first = unique = np.int64(0)
-    while first < size:
-        last = min(first + BLOCK, size)
-        while last < size and peek(ordered, last) >> PLACE_BITS == peek(ordered, last - 1) >> PLACE_BITS:
-            last += 1
-        unique += sum_block(zeros(lanes_for), ordered, first, last, PLACE_BITS, at(stored, grads), 1,
-                            at(lanes_for, factors), 0, np.int64(0), True, unique, at(stored, sums), width,
-                            at(WORDS, places))  # fmt: skip
-        first = last
-    return unique

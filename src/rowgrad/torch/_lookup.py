@@ -16,7 +16,7 @@ from rowgrad.torch._bags import IDS, PLAIN, is_untransformed
 from rowgrad.torch._one_table import OneTable, one_table
 from rowgrad.torch._pooling import compact_gradient, keep_coalesced, keep_rows, refuse_second_order
 from rowgrad.torch._tables import Batch
-from rowgrad.torch._trained_tables import TrainedTables
+from rowgrad.torch._trained_tables import MOST_PLACES, TrainedTables
 from rowgrad.torch._wrapping import is_wrapped
 
 WEIGHTS = (torch.float32, torch.float64)
@@ -186,8 +186,7 @@ class _Alone(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         values, offsets = ctx.saved_tensors
         table, bags, is_open, mark = ctx.kept
-        most = table.most
-        if values.numel() > most or bags > most or torch.is_grad_enabled():
+        if torch.is_grad_enabled() or bags * table.width >= MOST_PLACES:
             (found,) = _gradients(table.tables, table.combiners, Batch(values, offsets, None, bags, is_open), grad)
             if mark is not None:
                 mark.rows = found[0]

@@ -2,7 +2,7 @@
 
 A step of a small batch is Python and PyTorch more than work, and PyTorch's own layer does all of it in C++. So what
 does not change from call to call is looked up once, and machine code is called without a look at the types of its
-arguments. The kernels are those of `_tables.py` and `_trained_tables.py`, and all that is unusual is left to these.
+arguments. All that is unusual is left to `_tables.py` and `_trained_tables.py`.
 """
 
 from typing import Any
@@ -14,6 +14,7 @@ from rowgrad import _kernels as kernels
 from rowgrad._kernels.kinds import LATE
 from rowgrad._ops.quick import first_call
 from rowgrad._runtime import memory, team
+from rowgrad._runtime.memory import LINE
 from rowgrad._runtime.team import GRAIN
 from rowgrad._runtime.threads import most_threads
 from rowgrad.torch._bags import IDS
@@ -21,9 +22,9 @@ from rowgrad.torch._pooling import Mark
 from rowgrad.torch._tables import TILE
 from rowgrad.torch._trained_tables import MOST_ROWS, TrainedTables
 
+OWN_ENTRIES = 64  # entries that the kernel of a gradient needs no scratch for
 INT64 = torch.empty(0, dtype=torch.int64, device="cpu")
-NONE: tuple[Any, int] = None, 0  # no memory beside the kernel's own
-FEW = 2  # grains of work: to share so little takes longer than to do it
+FEW = 2  # grains of work: to share the pooling of so little takes longer than to do it
 
 
 def one_table(tables: TrainedTables) -> "OneTable | bool":
@@ -45,7 +46,8 @@ class OneTable:
         self.combiners = tables.combiners
         self.like = torch.empty(0, dtype=weight.dtype, device="cpu")  # asked for new tensors, which is quicker
         self.row_bytes = self.width * tables.numpy.itemsize
-        self.most = FEW * GRAIN // (16 + self.row_bytes)  # entries that one thread takes
+        self.most = FEW * GRAIN // (16 + self.row_bytes)  # entries that one thread pools
+        self.most_summed = GRAIN // (16 + self.row_bytes)  # and whose gradient it computes
         self.marked: Tensor | None = None  # the table whose gradients will be marked as coalesced
         self.mark: Mark | None = None
         self._pool: dict[torch.dtype, Any] = {}
@@ -76,24 +78,35 @@ class OneTable:
 
     def gradient(self, values: Tensor, offsets: Tensor, bags: int, is_open: bool, grad: Tensor,
                  mark: Mark | None) -> Tensor | None:  # fmt: skip
-        """The gradient of the table for a batch that one thread takes, or None if an id or an offset is bad."""
-        size, width = values.numel(), self.width
+        """The gradient of the table, or None if an id or an offset is bad."""
+        size, width, words, scratch = values.numel(), self.width, 0, None
         most = size if size < self.rows else self.rows
-        places, sums = INT64.new_empty(1, most), self.like.new_empty(most, width)
-        scratch = memory.borrow(16 * size) if size > kernels.tables_grad.OWN_ENTRIES else NONE
-        words = scratch[1]
+        places = INT64.new_empty(1, most)
+        if size <= self.most_summed and bags <= self.most:
+            run, threads = 0, 1
+            sums = self.like.new_empty(most, width)
+        else:
+            run, threads = team.team(size * (16 + self.row_bytes), most_threads())
+            sums = self.tables.result(most, width)
+        if size > OWN_ENTRIES or threads > 1:
+            scratch = memory.borrow(16 * size * threads + LINE * (threads + 1))
+            words = scratch[1]
         code, fixed = self._gradient.get(values.dtype) or (None, self._fixed_for_gradient(values.dtype))
-        args = (*fixed, values.data_ptr(), size, offsets.data_ptr(), is_open, bags, grad.data_ptr(), places.data_ptr(),
-                sums.data_ptr(), words, words + 8 * size)  # fmt: skip
+        args = (run, threads, *fixed, values.data_ptr(), size, offsets.data_ptr(), is_open, bags, grad.data_ptr(),
+                places.data_ptr(), sums.data_ptr(), words)  # fmt: skip
         if code is None:
-            count, code = first_call(kernels.tables_grad.gradient, args)
+            count, code = first_call(kernels.tables_alone.gradient, args)
             self._gradient[values.dtype] = code, fixed
         else:
             count = code(*args)
-        if words:
+        if scratch is not None:
             memory.give_back(scratch)
-        if count < 0:
+        if count == -1:
             return None
+        if threads > 1:
+            team.note(count < 0)
+            if count < 0:
+                count = -2 - count
         if count < most:  # views would keep as much memory, and take longer to make
             places.resize_(1, count)
             sums.resize_(count, width)
@@ -109,5 +122,5 @@ class OneTable:
     def _fixed_for_gradient(self, ids: torch.dtype) -> tuple[Any, ...]:
         """The first arguments of the kernel."""
         tables = self.tables
-        lanes = kernels.lanes.lanes_for(tables.sums, self.width)
+        lanes = kernels.lanes.lanes_for_rows(tables.sums, self.width)
         return IDS[ids], lanes, tables.stored, self.rows, self.width, tables.one_at
