@@ -1,5 +1,7 @@
 """Small batches for one table take a short way to the kernels: the same bits as the operators, and the same errors."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -13,20 +15,22 @@ from rowgrad.torch._one_table import OneTable
 ROWS = 50
 
 
-def bags_of(ids, width, dtype):
+def bags_of(ids, width, dtype, combiner="sum"):
     """A layer, ids that repeat in bags of 0 to 4, and a gradient."""
     torch.manual_seed(width)
-    layer = EmbeddingBag(ROWS, width, combiner="sum", sparse=True, dtype=dtype)
+    layer = EmbeddingBag(ROWS, width, combiner=combiner, sparse=True, dtype=dtype)
     lengths = torch.randint(0, 5, (20,))
     values = torch.randint(0, ROWS, (int(lengths.sum()),)).to(ids)
     offsets = (lengths.cumsum(0) - lengths).to(ids)
     return layer, values, offsets, lengths, torch.randn(20, width).to(dtype)
 
 
-@pytest.mark.parametrize("width", [1, 8, 24, 40, 48, 56, 64, 100])
-def test_the_short_way_gives_the_bits_of_the_operators(width):
+@pytest.mark.parametrize(
+    ("combiner", "width"), [*product(["sum"], [1, 8, 24, 40, 48, 56, 64, 100]), *product(["mean", "sqrtn"], [8, 40])]
+)
+def test_the_short_way_gives_the_bits_of_the_operators(combiner, width):
     for dtype, ids in ((torch.float32, torch.int64), (torch.float32, torch.int32), (torch.bfloat16, torch.int64)):
-        layer, values, offsets, lengths, grad = bags_of(ids, width, dtype)
+        layer, values, offsets, lengths, grad = bags_of(ids, width, dtype, combiner)
         for _ in range(2):  # the second call goes to the machine code itself
             layer.weight.grad = None
             pooled = layer(values, offsets)
@@ -63,7 +67,7 @@ def test_any_number_of_threads_gives_the_bits_of_the_operators(size, lengths, ro
 
         def run(ids, offsets, threads=threads, words=words, places=places, sums=sums):
             return kernels.tables_alone.gradient(
-                0, threads, ids[:0], lanes, one[:0], rows, 40, one.ctypes.data, ids.ctypes.data, size,
+                0, threads, ids[:0], lanes, None, one[:0], rows, 40, 0, one.ctypes.data, ids.ctypes.data, size,
                 offsets.ctypes.data, True, len(offsets), grad.ctypes.data, places.ctypes.data, sums.ctypes.data,
                 words.ctypes.data)  # fmt: skip
 
@@ -76,11 +80,13 @@ def test_any_number_of_threads_gives_the_bits_of_the_operators(size, lengths, ro
             assert run(wrong, offsets) == -1 if array is ids else len(offsets) == 1 or run(ids, wrong) == -1
 
 
+@pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
 @pytest.mark.parametrize("bags", [1, 600, 6000])
-def test_large_batches_give_the_bits_of_the_operators(bags):
-    layer = EmbeddingBag(2000, 40, combiner="sum", sparse=True)
+def test_large_batches_give_the_bits_of_the_operators(bags, combiner):
+    layer = EmbeddingBag(2000, 40, combiner=combiner, sparse=True)
     values, offsets, grad = torch.randint(0, 2000, (6000,)), torch.arange(0, 6000, 6000 // bags), torch.randn(bags, 40)
     layer(values, offsets).backward(grad)
+    assert layer._tables.alone._gradient
     found, layer.weight.grad = layer.weight.grad, None
     layer(values, segment_ids=torch.arange(6000) // (6000 // bags)).backward(grad)
     assert found.is_coalesced()

@@ -80,7 +80,7 @@ def look_up_one(layer: Any, ids: Tensor, offsets: Tensor) -> Tensor | None:
     """
     tables = layer._tables
     table = None if tables is None else tables.alone
-    if not table or layer.mode != "sum" or layer.padding_idx is not None or layer.max_norm is not None or (
+    if not table or layer.mode != table.mode or layer.padding_idx is not None or layer.max_norm is not None or (
         layer.scale_grad_by_freq or layer._table is not None or layer.fused_optimizer is not None or is_wrapped(layer)
     ):  # fmt: skip
         return None

@@ -19,17 +19,18 @@ from rowgrad._runtime.team import GRAIN
 from rowgrad._runtime.threads import most_threads
 from rowgrad.torch._bags import IDS
 from rowgrad.torch._pooling import Mark
-from rowgrad.torch._tables import TILE
+from rowgrad.torch._tables import KINDS, TILE
 from rowgrad.torch._trained_tables import MOST_ROWS, TrainedTables
 
 OWN_ENTRIES = 64  # entries that the kernel of a gradient needs no scratch for
+FACTOR_BYTES = 8  # that it takes for the factor of a bag
 INT64 = torch.empty(0, dtype=torch.int64, device="cpu")
 FEW = 2  # grains of work: to share the pooling of so little takes longer than to do it
 
 
 def one_table(tables: TrainedTables) -> "OneTable | bool":
-    """The short way for these tables, or False if there is none: several of them, or bags that are divided."""
-    if tables.only is None or tables.features != 1 or not tables.is_summed:
+    """The short way for these tables, or False if there is none: for several of them."""
+    if tables.only is None or tables.features != 1:
         return False
     weight = tables.weights()[0]
     return OneTable(tables, weight) if weight.shape[0] < MOST_ROWS else False
@@ -43,7 +44,8 @@ class OneTable:
         assert tables.only is not None
         self.dtype, self.shape, self.parameters, self.tables = weight.dtype, weight.shape, tables.only, tables
         self.at, self.size, self.stride = weight.data_ptr(), weight.numel(), weight.stride(0)
-        self.combiners = tables.combiners
+        self.combiners, self.mode = tables.combiners, tables.combiners[0]
+        self.is_scaled = self.mode != "sum"
         self.like = torch.empty(0, dtype=weight.dtype, device="cpu")  # asked for new tensors, which is quicker
         self.row_bytes = self.width * tables.numpy.itemsize
         self.most = FEW * GRAIN // (16 + self.row_bytes)  # entries that one thread pools
@@ -88,12 +90,18 @@ class OneTable:
         else:
             run, threads = team.team(size * (16 + self.row_bytes), most_threads())
             sums = self.tables.result(most, width)
-        if size > OWN_ENTRIES or threads > 1:
+        factors = self.tables.one_at
+        if self.is_scaled:
+            factor_bytes = -(-FACTOR_BYTES * bags * threads // LINE) * LINE
+            scratch = memory.borrow(factor_bytes + 16 * size * threads + LINE * (threads + 1))
+            factors = scratch[1]
+            words = factors + factor_bytes
+        elif size > OWN_ENTRIES or threads > 1:
             scratch = memory.borrow(16 * size * threads + LINE * (threads + 1))
             words = scratch[1]
         code, fixed = self._gradient.get(values.dtype) or (None, self._fixed_for_gradient(values.dtype))
-        args = (run, threads, *fixed, values.data_ptr(), size, offsets.data_ptr(), is_open, bags, grad.data_ptr(),
-                places.data_ptr(), sums.data_ptr(), words)  # fmt: skip
+        args = (run, threads, *fixed, factors, values.data_ptr(), size, offsets.data_ptr(), is_open, bags,
+                grad.data_ptr(), places.data_ptr(), sums.data_ptr(), words)  # fmt: skip
         if code is None:
             count, code = first_call(kernels.tables_alone.gradient, args)
             self._gradient[values.dtype] = code, fixed
@@ -117,10 +125,10 @@ class OneTable:
     def _fixed_for_pool(self, ids: torch.dtype) -> tuple[Any, ...]:
         """The arguments of the kernel that tell types, and where the table is."""
         tables = self.tables
-        return IDS[ids], tables.first.lanes, None, None, tables.stored, tables.address
+        return IDS[ids], tables.first.lanes, tables.first.scaled, None, tables.stored, tables.address
 
     def _fixed_for_gradient(self, ids: torch.dtype) -> tuple[Any, ...]:
         """The first arguments of the kernel."""
         tables = self.tables
         lanes = kernels.lanes.lanes_for_rows(tables.sums, self.width)
-        return IDS[ids], lanes, tables.stored, self.rows, self.width, tables.one_at
+        return IDS[ids], lanes, tables.first.scaled, tables.stored, self.rows, self.width, KINDS[self.mode]
