@@ -9,7 +9,9 @@ import pytest
 import rowgrad
 from optional import framework
 from rowgrad._ops import functions
+from rowgrad._ops.order import order_ids
 from rowgrad._runtime import memory
+from rowgrad._runtime.threads import Workers
 
 RNG = np.random.default_rng(3)
 INDICES = RNG.integers(0, 90, 3000)
@@ -177,3 +179,20 @@ def test_memory_of_dropped_results_is_used_again_and_never_shared() -> None:
     del second, third
     assert memory.clear_pool() > 0
     assert not memory._free
+
+
+def test_threads_of_a_team_share_the_sort() -> None:
+    """As many strips as threads, whosever these are; one thread can do them all."""
+    strips: list[int] = []
+
+    class Team(Workers):
+        def run(self, kernel: Any, *args: Any) -> Any:
+            strips.append(args[0])
+            return super().run(kernel, *args)
+
+    team = Team(0)
+    team.threads, team.chunks = 3, 6
+    rows = np.random.default_rng(0).integers(0, 1000, 5000)
+    order = order_ids(team, rows, None, 1000, rows.size)
+    assert strips == [3, 3]
+    assert np.array_equal(order.words & ((1 << order.shift) - 1), np.argsort(rows, kind="stable"))

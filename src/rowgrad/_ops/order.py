@@ -81,7 +81,7 @@ def order_ids(
     counts = allocate(((0, partner_limit, row_limit)[counted],), np.int64, zero=True)
     starts, info = np.empty(workers.chunks, np.int64), np.array([-1, 0, 0, 0])
     # As few strips as there are threads: where two strips end in the same bucket, threads share a cache line.
-    strips = workers.helpers + 1
+    strips = workers.threads
     histogram = np.empty(strips << digit_bits, np.int64)
     workers.run(
         kernels.order.pack, strips, rows, partners, row_limit, partner_limit, shift, digit_bits, buffers[0], histogram,

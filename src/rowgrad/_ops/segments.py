@@ -278,7 +278,7 @@ def _unsorted(name: str, data: Array, segment_ids: Array, num_segments: Any, *, 
     totals = allocate((rows * width,), sums, argument="num_segments") if rounds else flat
     workers = Workers(ids.size * (8 + width * sums.itemsize))
     wrong = workers.run(
-        kernels.segments.reduce_unsorted, workers.helpers + 1, ids, rows, data.reshape(-1).view(stored), width,
+        kernels.segments.reduce_unsorted, workers.threads, ids, rows, data.reshape(-1).view(stored), width,
         kernels.segments.kind_of(REDUCTIONS[name][2]), start, divisors, lanes_of(sums, width), totals,
         rounds, flat, np.empty(workers.chunks, np.int64),
     )  # fmt: skip

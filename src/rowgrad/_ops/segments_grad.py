@@ -62,7 +62,7 @@ def _share(backward: bool, grad: Array, data: Array, output: Array, segment_ids:
     workers = Workers(ids.size * (8 + 3 * width * stored.itemsize))
     counts = allocate((rows * width,), sums)
     wrong = workers.run(
-        kernels.segments_grad.max_grad, workers.helpers + 1, ids, rows, data.reshape(-1).view(stored),
+        kernels.segments_grad.max_grad, workers.threads, ids, rows, data.reshape(-1).view(stored),
         output.reshape(-1).view(stored), grad.reshape(-1).view(stored), width, backward,
         kernels.lanes.lanes_for(sums, width), counts, counts[:0] if backward else allocate(counts.shape, sums),
         result.reshape(-1).view(stored), np.empty(workers.chunks, np.int64),
@@ -84,7 +84,7 @@ def _multiply_others(grad: Array, data: Array, segment_ids: Array, *, out: Array
     (ids,), width = one_id_type(segment_ids.reshape(-1)), prod(tail)
     workers = Workers(ids.size * (8 + 3 * width * stored.itemsize))
     wrong = workers.run(
-        kernels.segments_grad.prod_grad, workers.helpers + 1, ids, rows, data.reshape(-1).view(stored),
+        kernels.segments_grad.prod_grad, workers.threads, ids, rows, data.reshape(-1).view(stored),
         grad.reshape(-1).view(stored), width, kernels.lanes.lanes_for(sums, width), allocate((rows * width,), sums),
         allocate((rows * width,), sums), output.reshape(-1).view(stored), np.empty(workers.chunks, np.int64),
     )  # fmt: skip
