@@ -27,8 +27,7 @@ INT64 = np.dtype(np.int64)
 INT32_MAX = 2**31 - 1
 FEW = 256  # entries up to which ids are converted to one type: that takes less than compiling for each pair of types
 ENTRY = 64  # what an entry costs beside its row, in bytes of a row
-SHARED = 1 << 19  # bytes of work for which a team pays, if rows come from beyond a core's own caches
-OWN_CACHE = 1 << 20  # bytes of a table that is in these
+SHARED = 1 << 19  # bytes of work for which a team pays, wherever the rows are
 LATE = -2  # from the kernel: all is well, but the team took long to come together
 MANY = 1 << 23  # bytes of work that are cut into several chunks a thread, in case one of them is late
 
@@ -89,9 +88,9 @@ class _Pool:
         if not 0 <= last < rows or rows * row_bytes >= NONTEMPORAL or last >= INT32_MAX:
             return None
         data_rows = shape[0]
-        work, is_far = size * (ENTRY + row_bytes), data_rows * row_bytes > OWN_CACHE
+        work = size * (ENTRY + row_bytes)
         run_parallel, threads, chunks, number = None, 1, 1, 0
-        if work >= SHARED and (is_far or work >= 4 * SHARED):
+        if work >= SHARED:
             if team.is_left_alone():
                 return None  # whoever gets helpers asks, once for a call
             address, threads = team.team(work, most_threads())
