@@ -14,14 +14,21 @@ from rowgrad._kernels.described import AHEAD, COLUMN, FEATURE_FIELDS, KIND, NUMB
 from rowgrad._kernels.kinds import LATE
 from rowgrad._kernels.lanes import block_start, count, fill, store, store_nontemporal, zeros
 from rowgrad._kernels.raw import equal_bytes, lowest_bit, peek, poke
-from rowgrad._kernels.sharing import LINE, atomic_add, share
+from rowgrad._kernels.sharing import LINE, atomic_add
 from rowgrad._kernels.sparse_segment import row_of, scale_segment, sum_segment
 from rowgrad._kernels.team import COUNTERS, ask_team, at, at_if, has_waited, leave_team, on_team, room
 
 WORDS, BYTES = np.empty(0, np.int64), np.empty(0, np.uint8)
 WRONG = COUNTERS - 1  # the counter of parts that have a bad id or offset
+ARRIVED = 0  # the counter of threads that have begun
+CLAIMED = COUNTERS  # from here on, on a line of its own for each range of bags: how many chunks of it are claimed
+MOST_RANGES = 16  # threads beyond so many share them
+SHARED = CLAIMED + MOST_RANGES * LINE  # words that the threads of a call share
 BAGS = 64  # are pooled before it is looked at how long the next ones are
 MOST_CLASSES = 12  # of lengths, for bags to be pooled in the order of their lengths
+# Bytes of rows of so many bags, for that order. Where there are more, adding them takes longer than the processor needs
+# to go on after a loop that ended unforeseen; and what is fetched for the next bags would drive out what these need.
+NEAR = 32 << 10
 LOCAL = 2 * BAGS  # words that a thread keeps of the bags that it pools
 ALL = np.uint64(2**64 - 1)
 
@@ -122,7 +129,9 @@ def pool_bags(lanes, scaled, weights, feature, ids, size, offsets, begin, end, l
             _copy_rows(lanes, here, ids, first, last, size, rows, width, ahead, table, output, place + here, stride,
                        nontemporal)  # fmt: skip
     else:
-        classes = most - least + 1 if most - least < MOST_CLASSES else 1
+        classes = 1
+        if weights is None and most - least < MOST_CLASSES and (last - first) * width * table.itemsize <= NEAR:
+            classes = most - least + 1
         if classes > 1:
             # Bags of one length one after the other: a processor foresees how often a loop runs if it ran as often the
             # time before. The rows of the next bags are fetched meanwhile.
@@ -138,50 +147,61 @@ def pool_bags(lanes, scaled, weights, feature, ids, size, offsets, begin, end, l
 
 
 @inline
-def _pool_share(counters, number_of, tiles, like, lanes_for, scaled, weights_like, stored, features, ids, size, offsets,
-                is_open, bags, weights, output, stride, nontemporal):  # fmt: skip
-    """The part of a thread: tiles of bags, feature by feature, so that what is hot of a table stays in a cache."""
+def _pool_share(counters, ranges, number_of, tiles, like, lanes_for, scaled, weights_like, stored, features, ids, size,
+                offsets, is_open, bags, weights, output, stride, nontemporal):  # fmt: skip
+    """The part of a thread: the bags of its own range, feature by feature, and then what is left of other ranges.
+
+    What is hot of a table stays in a cache that way. No two threads write side by side in the same rows of the output:
+    a processor also fetches the lines behind those that it writes, and these would move from core to core.
+    """
     shared = at(WORDS, counters)
     entry_weights = at_if(weights_like, weights_like, weights)
     local = room(LOCAL)
-    for chunk in share((shared, shared), 0, number_of * tiles):
-        tile = chunk // number_of
-        number = chunk - tile * number_of
-        feature = at(WORDS, features + 8 * FEATURE_FIELDS * number)
-        base = peek(feature, NUMBER) * bags
-        begin, stop, wrong = base + tile * bags // tiles, base + (tile + 1) * bags // tiles, False
-        while begin < stop:
-            end = min(begin + BAGS, stop)
-            place = (begin - base) * stride + peek(feature, COLUMN)
-            last = offset_at(at(like, offsets), end, is_open, bags, size)
-            wrong |= pool_bags(
-                zeros(lanes_for), scaled, entry_weights, feature, at(like, ids), size, at(like, offsets), begin, end,
-                last, place, at(stored, peek(feature, TABLE)), at(stored, output), stride, nontemporal, local,
-            )  # fmt: skip
-            begin = end
-        if wrong:
-            atomic_add(shared, WRONG, 1)
+    own = atomic_add(shared, ARRIVED, 1) % ranges
+    for part in range(own, own + ranges):
+        part = part % ranges
+        chunk = atomic_add(shared, CLAIMED + part * LINE, 1)
+        while chunk < number_of * tiles:
+            tile = chunk // number_of
+            number = chunk - tile * number_of
+            tile += part * tiles
+            feature = at(WORDS, features + 8 * FEATURE_FIELDS * number)
+            base, wrong = peek(feature, NUMBER) * bags, False
+            begin, stop = base + tile * bags // (tiles * ranges), base + (tile + 1) * bags // (tiles * ranges)
+            while begin < stop:
+                end = min(begin + BAGS, stop)
+                place = (begin - base) * stride + peek(feature, COLUMN)
+                last = offset_at(at(like, offsets), end, is_open, bags, size)
+                wrong |= pool_bags(
+                    zeros(lanes_for), scaled, entry_weights, feature, at(like, ids), size, at(like, offsets), begin,
+                    end, last, place, at(stored, peek(feature, TABLE)), at(stored, output), stride, nontemporal, local,
+                )  # fmt: skip
+                begin = end
+            if wrong:
+                atomic_add(shared, WRONG, 1)
+            chunk = atomic_add(shared, CLAIMED + part * LINE, 1)
     leave_team(shared)
 
 
 @kernel
 def pool(run_parallel, threads, total, number_of, tiles, like, lanes_for, scaled, weights_like, stored, features, ids,
          size, offsets, is_open, bags, weights, output, stride, nontemporal):  # fmt: skip
-    """Pool `number_of` features of `total` into the columns of `output`.
+    """Pool `number_of` features of `total` into the columns of `output`; each thread's bags in so many `tiles`.
 
     If `is_open`, there is one feature, and the offsets do not tell where its last bag ends: with the last id. The
     kernel gives 0; or a positive number if an id or an offset is bad, and then what was written has no meaning; or LATE
     if all is well, but a thread of the team came late.
     """
-    counters = room(COUNTERS)
+    counters = room(SHARED)
     if bags > 0 and peek(at(like, offsets), 0) != 0:
         return np.int64(1)
     if offset_at(at(like, offsets), total * bags, is_open, bags, size) != size:
         return np.int64(1)
     shared = at(WORDS, counters)
     ask_team(shared)
+    ranges = max(min(threads, MOST_RANGES, bags), 1)
     on_team(run_parallel, threads, _pool_share,
-            (counters, number_of, tiles, like, lanes_for, scaled, weights_like, stored, features, ids, size,
+            (counters, ranges, number_of, tiles, like, lanes_for, scaled, weights_like, stored, features, ids, size,
              offsets, is_open, bags, weights, output, stride, nontemporal))  # fmt: skip
     wrong = peek(shared, WRONG)
     return wrong if wrong != 0 or not has_waited(shared) else np.int64(LATE)

@@ -30,7 +30,7 @@ NUMPY = {
 }
 CACHED = 1 << 20  # bytes of a table whose rows are near enough: they need not be fetched before they are used
 AHEAD = 16  # entries; the rows of larger tables are fetched so long before
-TILE = 2048  # bags that a thread pools before it looks for more work
+TILE = 2048  # bags of a feature that a thread pools at once
 NONTEMPORAL = 8 << 20  # bytes; larger results are written by non-temporal stores
 KEPT = 4 << 20  # bytes; from here on memory is that of earlier results, in huge pages: the system would give new pages
 
@@ -183,9 +183,9 @@ class Tables:
         weighted, weights_at = (None, 0) if weights is None else (like(weights), weights.data_ptr())
         for group in self._groups:
             run, threads = team.team(work, most_threads())
-            tiles = max(bags // TILE, threads if threads == 1 or group.size == 1 else -(-4 * threads // group.size))
+            tiles = max(bags // (TILE * threads), 1 if threads == 1 else -(-4 // group.size))
             status = kernels.tables.pool(
-                run, threads, self.features, group.size, min(tiles, bags) or 1, ids, group.lanes, group.scaled,
+                run, threads, self.features, group.size, tiles, ids, group.lanes, group.scaled,
                 weighted, self.stored, group.address, values.data_ptr(), size, offsets.data_ptr(), is_open, bags,
                 weights_at, output.data_ptr(), self.columns, self.is_nontemporal(output, group),
             )  # fmt: skip
