@@ -6,18 +6,23 @@ Messages are written and read as in a step of two ranks, but nothing travels: th
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
 import scale_contest as contest
+from rowgrad import _kernels as kernels
+from rowgrad._runtime.memory import LINE
 from rowgrad.torch import EmbeddingBag, EmbeddingBagConfig
 from rowgrad.torch._tables import Batch
 from rowgrad.torch.distributed import _message as message
 from rowgrad.torch.distributed._answers import Answers, ServedTables, View
 from rowgrad.torch.distributed._layout import Layout
+from rowgrad.torch.distributed._near import runs_of
 from rowgrad.torch.distributed._placement import ROW, Plan, placed
+from rowgrad.torch.distributed._published import Board, Told
 from rowgrad.torch.distributed._shared_memory import SharedMemory
 
 RANKS, ROUNDS = 2, 7
@@ -58,17 +63,24 @@ def measured(kind: str, shape: contest.Shape) -> dict[str, float]:
     bags = [message.Bags(each.values.numpy(), each.offsets.numpy(), None, shape.bags) for each in given]
     layout, grad, count = layouts[0], given[0].grad, contest.TABLES * shape.bags * shape.ids
     found: dict[str, float] = {}
-    for name, is_near in (("near_pack", True), ("pack", False)):
-        space, other = Kept(is_new=not is_near), Kept(is_new=True)
-        theirs = message.write(layouts[1], bags[1], IDS, other, whole=is_near).blocks[0].copy()
+    space, other = Kept(is_new=True), Kept(is_new=True)
+    theirs = message.write(layouts[1], bags[1], IDS, other).blocks[0].copy()
 
-        def route(space: Kept = space, theirs: Any = theirs, is_near: bool = is_near) -> message.Received:
-            own = message.write(layout, bags[0], IDS, space, whole=is_near).blocks[0]
-            return message.read(layout, [own, theirs], IDS, [None] * RANKS, [False] * RANKS)
+    def route() -> message.Received:
+        own = message.write(layout, bags[0], IDS, space).blocks[0]
+        return message.read(layout, [own, theirs], IDS, [None] * RANKS, [False] * RANKS)
 
-        found[name] = seconds(route) / count
-    target = torch.from_numpy(np.ones(grad.nbytes, np.uint8)).view(torch.float32).view_as(grad)
-    found["near_copy"] = grad.nbytes / seconds(lambda: target.copy_(grad))
+    found["pack"] = seconds(route) / count
+    boards = [Board(each, Kept(is_new=False), IDS, np.dtype(np.float32)) for each in layouts]
+    others, _ = boards[1].publish(bags[1])
+    boards[0].space.read = lambda rank, place, nbytes: others[:nbytes]  # type: ignore[method-assign]
+    told = [Told(0, shape.bags, False)] * RANKS
+    found["near_pack"] = seconds(lambda: boards[0].join(boards[0].publish(bags[0])[0], told)) / count
+    _, foreign = boards[0].publish(bags[0])
+    room = np.ones(grad.nbytes + LINE, np.uint8)
+    target, runs = room.ctypes.data + -room.ctypes.data % LINE, runs_of(layout, torch.float32)
+    give = partial(kernels.exchanging.give, grad.data_ptr(), target, grad.shape[1] * 4, shape.bags, runs, foreign, True)
+    found["near_copy"] = grad.nbytes / seconds(give)
     found["copy"] = _packed(layout, route(), bags[0], grad)
     return found
 

@@ -17,8 +17,8 @@ from numba.extending import intrinsic
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.described import FEATURE_FIELDS, TABLE, WIDTH
 from rowgrad._kernels.kinds import LATE, SUM
-from rowgrad._kernels.lanes import block_start, count, fill, load, store, zeros
-from rowgrad._kernels.raw import peek, poke
+from rowgrad._kernels.lanes import block_start, count, fill, load, store, store_nontemporal, zeros, zeros64
+from rowgrad._kernels.raw import peek, poke, prefetch
 from rowgrad._kernels.sharing import atomic_add, share
 from rowgrad._kernels.sparse_segment import scale_segment
 from rowgrad._kernels.sparse_segment_grad import scale_of
@@ -26,11 +26,16 @@ from rowgrad._kernels.tables import BAGS, LOCAL, WORDS, WRONG, any_outside, pool
 from rowgrad._kernels.team import COUNTERS, at, at_if, has_waited, leave_team, on_team, room
 
 LENGTHS = np.empty(0, np.int32)
+GIVEN_AHEAD = 256  # words; what is copied of a gradient is fetched so long before
 TILE = 8  # rows that are copied of one matrix before those of the next
 EXACT = 1 << 32  # rows of a rank below which owners are found by multiplication, for up to 2¹⁶ ranks
 FIRST, LAST, OUTPUT, BLOCK_FIELDS = range(FEATURE_FIELDS, FEATURE_FIELDS + 4)  # of bags that are pooled to a place
 MIX = -7046029254386353131  # an odd number that spreads neighbours: 2⁶⁴ over the golden section, as a signed one
 SPREAD, ROWS, CHUNK = range(3)  # of a feature: whether its rows are spread, how many there are, and on a rank
+# Of a feature that a rank wants: which of its rows, if they are spread, and its combiner. Of what a rank has published:
+# addresses, the last one 0 where ids have no weights, and how many bags of a feature and ids in all there are.
+PART_FEATURE, PART_FIRST, PART_ROWS, PART_SPREAD, PART_KIND = range(5)
+RANK_IDS, RANK_OFFSETS, RANK_FACTORS, RANK_BAGS, RANK_SIZE = range(5)
 
 
 @inline
@@ -140,69 +145,6 @@ def write_spread(ids, offsets, bags, feature, chunk, factors, lengths_at, ids_at
 
 
 @kernel
-def write_bags(ids, offsets, bags, features, factors, lengths_at, ids_at, factors_at, entries, like, done):
-    """Write the parts of all features, with a run for each bag, empty or not; gives 0, or 1 if ids have changed.
-
-    What is told by rank has a row for each feature and a column for each rank; a rank without the part has address 0.
-    """
-    ranks = entries.shape[1]
-    for f in range(features.shape[0]):
-        first, last = np.int64(offsets[f * bags]), np.int64(offsets[(f + 1) * bags])
-        if first < 0 or last < first or last > ids.size:
-            return 1
-        if features[f, SPREAD] == 0:
-            for rank in range(ranks):
-                if lengths_at[f, rank] == 0:
-                    continue
-                lengths, out, begin = at(LENGTHS, lengths_at[f, rank]), at(like, ids_at[f, rank]), first
-                if last - first != entries[f, rank]:
-                    return 1
-                for bag in range(bags):
-                    end = np.int64(offsets[f * bags + bag + 1])
-                    if end < begin or end > last:
-                        return 1
-                    poke(lengths, bag, np.int32(end - begin))
-                    begin = end
-                for i in range(first, last):
-                    poke(out, i - first, ids[i])
-                if factors is not None:
-                    weights = at(factors, factors_at[f, rank])
-                    for i in range(first, last):
-                        poke(weights, i - first, factors[i])
-            continue
-        chunk, inverse = features[f, CHUNK], _inverse(features[f, CHUNK])
-        for rank in range(ranks):
-            done[rank] = 0
-        begin = first
-        for bag in range(bags):
-            end = np.int64(offsets[f * bags + bag + 1])
-            if end < begin or end > last:
-                return 1
-            for rank in range(ranks):
-                poke(at(LENGTHS, lengths_at[f, rank]), bag, np.int32(peek(done, rank)))
-            for i in range(begin, end):
-                row = peek(ids, i)
-                if row < 0 or row >= ranks * chunk:
-                    return 1
-                owner = _owner(row, chunk, inverse)
-                place = peek(done, owner)
-                if place >= entries[f, owner]:
-                    return 1
-                poke(at(like, ids_at[f, owner]), place, row - owner * chunk)
-                if factors is not None:
-                    poke(at(factors, factors_at[f, owner]), place, factors[i])
-                poke(done, owner, place + 1)
-            for rank in range(ranks):
-                lengths = at(LENGTHS, lengths_at[f, rank])
-                poke(lengths, bag, np.int32(peek(done, rank) - peek(lengths, bag)))
-            begin = end
-        for rank in range(ranks):
-            if done[rank] != entries[f, rank]:
-                return 1
-    return 0
-
-
-@kernel
 def combine(entries, runs, lengths_at, ids_at, factors_at, bags, values, offsets, factors):
     """Join the parts of all ranks, feature by feature, in the order of the ranks; gives 0, or 1 if lengths do not fit.
 
@@ -288,6 +230,151 @@ def _copy_bytes(typingctx: Any, target: Any, source: Any, nbytes: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@kernel
+def publish(ids, offsets, bags, features, rank, factors, ids_at, offsets_at, factors_at, like, foreign):
+    """Check ids and offsets, and copy them and the factors to addresses; gives 0, or 1 if an id or an offset is bad.
+
+    `foreign` gets for each bag of a feature whose rows are spread, whether a row of it is on another rank.
+    """
+    out, begins = at(like, ids_at), at(like, offsets_at)
+    if bags > 0 and peek(offsets, 0) != 0:
+        return 1
+    if peek(offsets, features.shape[0] * bags) != ids.size:
+        return 1
+    begin = np.int64(0)
+    for f in range(features.shape[0]):
+        first, chunk = begin, features[f, CHUNK]
+        for bag in range(f * bags, (f + 1) * bags):
+            end = peek(offsets, bag + 1)
+            if end < begin or end > ids.size:
+                return 1
+            poke(begins, bag, begin)
+            if features[f, SPREAD] != 0:
+                elsewhere = False
+                for i in range(begin, end):
+                    elsewhere |= bool(np.uint64(peek(ids, i) - rank * chunk) >= np.uint64(chunk))
+                poke(foreign, bag, np.uint8(elsewhere))
+            begin = end
+        if any_outside(ids, first, begin, features[f, ROWS]):
+            return 1
+    poke(begins, features.shape[0] * bags, begin)
+    for i in range(begin):
+        poke(out, i, peek(ids, i))
+    if factors is not None:
+        weights = at(factors, factors_at)
+        for i in range(begin):
+            poke(weights, i, peek(factors, i))
+    return 0
+
+
+@inline
+def _join_spread(ids, begins, base, bags, size, first, rows, values, offsets, place, at_bag):
+    """The entries of a feature that are in some rows; gives the place behind them, or -1 if they do not fit.
+
+    Nobody can tell where the next row is, so each entry is written, and the next one over it where it is not wanted.
+    """
+    begin = max(peek(begins, base), 0)
+    for bag in range(bags):
+        end = peek(begins, base + bag + 1)
+        if end < begin or end > size or place + (end - begin) > values.size:
+            return np.int64(-1)
+        for i in range(begin, end):
+            row = peek(ids, i) - first
+            poke(values, place, row)
+            place += np.int64(np.uint64(row) < np.uint64(rows))
+        begin = end
+        poke(offsets, at_bag + bag + 1, place)
+    return place
+
+
+@inline
+def _join_all(ids, begins, base, bags, size, values, offsets, place, at_bag):
+    """The same with all entries of a feature."""
+    first = begin = max(peek(begins, base), 0)
+    for bag in range(bags):
+        end = peek(begins, base + bag + 1)
+        if end < begin or end > size:
+            return np.int64(-1)
+        begin = end
+        poke(offsets, at_bag + bag + 1, place + (end - first))
+    if place + (begin - first) > values.size:
+        return np.int64(-1)
+    for i in range(first, begin):
+        poke(values, place + i - first, peek(ids, i))
+    return place + (begin - first)
+
+
+@inline
+def _join_factors(ids, begins, base, bags, size, first, rows, spread, kind, weights, factors, place):
+    """The factors of these entries: their weights, or what the combiner makes of the size of the whole bag."""
+    begin = max(peek(begins, base), 0)
+    for bag in range(bags):
+        end = min(max(peek(begins, base + bag + 1), begin), size)
+        factor = scale_of(kind, max(end - begin, 1)) if kind != SUM else 1.0
+        for i in range(begin, end):
+            if place < factors.size:
+                poke(factors, place, factor if weights is None else peek(weights, i))
+                row = peek(ids, i) - first
+                place += np.int64((spread == 0) | (np.uint64(row) < np.uint64(rows)))
+        begin = end
+
+
+@kernel
+def join(like, parts, blocks, values, offsets, factors, entries):
+    """Join what all ranks have published, feature by feature, in the order of the ranks; gives 0, or 1 if it is bad.
+
+    `parts` has a row for each feature that is wanted: `PART_…`; `blocks` one for each rank: `RANK_…`.
+    """
+    place, at_bag = np.int64(0), np.int64(0)
+    poke(offsets, 0, 0)
+    for p in range(parts.shape[0]):
+        feature, first, rows = parts[p, PART_FEATURE], parts[p, PART_FIRST], parts[p, PART_ROWS]
+        for rank in range(blocks.shape[0]):
+            ids, begins = at(like, blocks[rank, RANK_IDS]), at(like, blocks[rank, RANK_OFFSETS])
+            bags, size, before = blocks[rank, RANK_BAGS], blocks[rank, RANK_SIZE], place
+            if parts[p, PART_SPREAD] != 0:
+                place = _join_spread(ids, begins, feature * bags, bags, size, first, rows, values, offsets, place,
+                                     at_bag)  # fmt: skip
+            else:
+                place = _join_all(ids, begins, feature * bags, bags, size, values, offsets, place, at_bag)
+            if place < 0:
+                return 1
+            if factors is not None:
+                if blocks[rank, RANK_FACTORS] == 0:
+                    _join_factors(ids, begins, feature * bags, bags, size, first, rows, parts[p, PART_SPREAD],
+                                  parts[p, PART_KIND], None, factors, before)  # fmt: skip
+                else:
+                    _join_factors(ids, begins, feature * bags, bags, size, first, rows, parts[p, PART_SPREAD],
+                                  parts[p, PART_KIND], at(factors, blocks[rank, RANK_FACTORS]), factors,
+                                  before)  # fmt: skip
+            at_bag += bags
+            entries[p, rank] = place - before
+    return 0
+
+
+@kernel
+def give(grad, target, stride, bags, runs, foreign, nontemporal):
+    """Copy of the gradient of each bag what other ranks need to `target`, where it lies as in `grad`.
+
+    `runs` are columns, in bytes: where they begin, how many they are, and of which feature whose rows are spread, or
+    -1. Of such a feature, others need what `publish` found to be foreign. Where all is whole cache lines, non-temporal
+    stores save twice: lines that another processor has read last are not fetched from it before they are written.
+    """
+    source, out = at(WORDS, grad), at(WORDS, target)
+    line = zeros64(source)
+    for bag in range(bags):
+        here = bag * stride
+        for r in range(runs.shape[0]):
+            if runs[r, 2] < 0 or peek(foreign, runs[r, 2] * bags + bag) != 0:
+                first, nbytes = here + runs[r, 0], runs[r, 1]
+                if nontemporal:
+                    for k in range(first // 8, (first + nbytes) // 8, count(line)):
+                        prefetch(source, k + GIVEN_AHEAD)
+                        store_nontemporal(out, k, load(line, source, k))
+                else:
+                    _copy_bytes(target + first, grad + first, nbytes)
 
 
 @kernel

@@ -48,7 +48,9 @@ def _number_bags(words, factors, weights, start, feature, offsets, base, first, 
         end = peek(offsets, base + bag + 1) if bag + 1 < bags else last
         if end < begin or end > last:
             return True
-        i = begin
+        # Also for an empty bag, over which the next one writes: nobody can tell whether a bag has ids or not.
+        store(words, start + begin - first, fill(lanes, bag * stride + column))
+        i = begin + count(lanes)
         while i < end:
             store(words, start + i - first, fill(lanes, bag * stride + column))
             i += count(lanes)

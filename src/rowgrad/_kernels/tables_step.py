@@ -30,7 +30,15 @@ HERE = COUNTERS - 2  # the counter of threads that have come
 
 
 @inline
-def _sum_slots(lanes, wide, words, factors, start, size, grads, width, span, slot_rows, slot_of, sums):
+def _place(word, apart):
+    """Where the gradient of an entry lies: those of some bags may be apart from the others, so many elements away."""
+    first, size, shift = apart
+    place = word & PLACES
+    return place + (shift if np.uint64(place - first) < np.uint64(size) else np.int64(0))
+
+
+@inline
+def _sum_slots(lanes, wide, words, factors, start, size, grads, apart, width, span, slot_rows, slot_of, sums):
     """Sum the gradients of each row in a slot of its own; tells how many slots there are. They count from 1.
 
     `slot_of` has 0 for each row that has no slot yet. A slot has room for `span` elements, a multiple of the lanes.
@@ -38,9 +46,9 @@ def _sum_slots(lanes, wide, words, factors, start, size, grads, width, span, slo
     slots = np.int64(0)
     for k in range(start, start + size):
         prefetch(slot_of, peek(words, min(k + AHEAD, start + size - 1)) >> PLACE_BITS)
-        fetch(lanes, grads, peek(words, min(k + GRADS_AHEAD, start + size - 1)) & PLACES)
+        fetch(lanes, grads, _place(peek(words, min(k + GRADS_AHEAD, start + size - 1)), apart))
         word = peek(words, k)
-        row, place = word >> PLACE_BITS, word & PLACES
+        row, place = word >> PLACE_BITS, _place(word, apart)
         slot = np.int64(peek(slot_of, row))
         fresh = slot == 0
         if fresh:
@@ -88,8 +96,8 @@ def _change(lanes, rule, table, stored, sums, numbers, slot_rows, slot_of, slots
 
 @inline
 def _step_share(counters, items, number_of, parts, like, lanes_for, wide, scaled, weights_like, stored, rule, tables,
-                features, numbers, ids, offsets, is_open, bags, weights, grads, stride, words, factors, scratch, spread,
-                slots_at, maps, map_size):  # fmt: skip
+                features, numbers, ids, offsets, is_open, bags, weights, grads, stride, apart, words, factors, scratch,
+                spread, slots_at, maps, map_size):  # fmt: skip
     """The part of a thread; it has scratch of its own from `scratch` on, `spread` bytes further for each thread."""
     shared, packed, lanes = at(WORDS, counters), at(WORDS, words), zeros(lanes_for)
     entry_factors = at_if(scaled, lanes_for, factors)
@@ -106,7 +114,8 @@ def _step_share(counters, items, number_of, parts, like, lanes_for, wide, scaled
             slot_rows, width = at(SLOTS, mine + slots_at), peek(table, WIDTH)
             span = (width + count(lanes) - 1) // count(lanes) * count(lanes)
             slots = _sum_slots(lanes, wide, packed, entry_factors, peek(item, START), peek(item, SIZE),
-                               at(stored, grads), width, span, slot_rows, slot_of, at(lanes_for, mine))  # fmt: skip
+                               at(stored, grads), apart, width, span, slot_rows, slot_of,
+                               at(lanes_for, mine))  # fmt: skip
             _change(lanes, rule, table, stored, lanes_for, at(FORMULA, numbers + 8 * NUMBERS * (number // parts)),
                     slot_rows, slot_of, slots, span, mine)  # fmt: skip
             if number % parts == 0 and peek(table, STEPS) != 0:
@@ -117,12 +126,13 @@ def _step_share(counters, items, number_of, parts, like, lanes_for, wide, scaled
 
 @kernel
 def step(run_parallel, threads, number_of, parts, like, lanes_for, wide, scaled, weights_like, stored, rule, tables,
-         features, numbers, ids, size, offsets, is_open, bags, per, weights, grads, stride, items, words, factors,
-         scratch, spread, slots_at, maps, map_size):  # fmt: skip
+         features, numbers, ids, size, offsets, is_open, bags, per, weights, grads, stride, apart, items, words,
+         factors, scratch, spread, slots_at, maps, map_size):  # fmt: skip
     """Change the rows of `number_of` tables by the gradients of their pooled rows; gives what `tables.pool` gives.
 
     If an id or an offset is bad, nothing is changed. A table has at most `per` entries. `maps` are zeros, a number for
-    each row and thread, and are zeros again at the end.
+    each row and thread, and are zeros again at the end. Elements of the gradient may be elsewhere than the others:
+    `apart` tells from which one on, how many, and how much further.
     """
     counters = room(COUNTERS)
     list_items(items, tables, number_of, parts, at(like, ids), at(like, offsets), is_open, bags, size, per)
@@ -130,7 +140,7 @@ def step(run_parallel, threads, number_of, parts, like, lanes_for, wide, scaled,
     ask_team(shared)
     on_team(run_parallel, threads, _step_share,
             (counters, items, number_of, parts, like, lanes_for, wide, scaled, weights_like, stored, rule, tables,
-             features, numbers, ids, offsets, is_open, bags, weights, grads, stride, words, factors, scratch, spread,
-             slots_at, maps, map_size))  # fmt: skip
+             features, numbers, ids, offsets, is_open, bags, weights, grads, stride, apart, words, factors, scratch,
+             spread, slots_at, maps, map_size))  # fmt: skip
     wrong = peek(shared, WRONG)
     return wrong if wrong != 0 or not has_waited(shared) else np.int64(LATE)

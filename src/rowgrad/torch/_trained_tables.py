@@ -25,6 +25,7 @@ MOST_PLACES = 1 << 32  # elements of a gradient that a word can tell apart
 MOST_SCRATCH = 1 << 28
 ANY = 1 << 62
 STEPS = STATE + "step"
+TOGETHER = (0, 0, 0)  # all elements of a gradient are in one tensor
 
 Gradient = tuple[Tensor, Tensor]  # the rows, as a matrix with one row, and the gradient of each
 
@@ -89,9 +90,13 @@ class TrainedTables(Tables):
 
     # Steps of fused optimizers
 
-    def step(self, batch: Batch, grad: Tensor, groups: Iterable[tuple[Sequence[int], Optimizer]]) -> bool | None:
+    def step(
+        self, batch: Batch, grad: Tensor, groups: Iterable[tuple[Sequence[int], Optimizer]],
+        apart: tuple[int, int, int] = TOGETHER,
+    ) -> bool | None:  # fmt: skip
         """Change the tables by the gradient of their pooled rows, each by its optimizer.
 
+        `apart` tells which elements of the gradient are not in `grad`: the first, how many, and how much further.
         Gives True; or False if this has to be done by operators; or None if an id or an offset is bad, and then
         nothing was changed.
         """
@@ -107,7 +112,7 @@ class TrainedTables(Tables):
         # No table is changed before the ids of all are known to be good; a call for one table checks them itself.
         if len(calls) > 1 and self.pool(batch) is None:
             return None
-        if not all(self._run_step(call, shares, batch, grad) for call, shares in calls):
+        if not all(self._run_step(call, shares, batch, grad, apart) for call, shares in calls):
             return None
         changed = self.weights()
         for buffers in self.buffers:
@@ -147,7 +152,7 @@ class TrainedTables(Tables):
         self._rules[members] = _Kept(optimizer, names, known, steps, calls)
         return calls
 
-    def _run_step(self, call: _Call, shares: _Shares, batch: Batch, grad: Tensor) -> bool:
+    def _run_step(self, call: _Call, shares: _Shares, batch: Batch, grad: Tensor, apart: tuple[int, int, int]) -> bool:
         """One call of the kernel; tells whether all ids and offsets were good."""
         group, (run, threads, parts, per) = call.group, shares
         values, offsets, weights, bags, is_open = batch
@@ -167,8 +172,8 @@ class TrainedTables(Tables):
         status = kernels.tables_step.step(
             run, threads, len(group.members), parts, IDS[values.dtype], group.lanes, group.wide, scaled, weighted,
             self.stored, call.token, call.tables_at, self.address, call.numbers_at, values.data_ptr(), size,
-            offsets.data_ptr(), is_open, bags, per, weights_at, grad.data_ptr(), self.columns, at, at + words_at,
-            at + factors_at, at + sums_at, spread, slots_at, maps[1], map_size,
+            offsets.data_ptr(), is_open, bags, per, weights_at, grad.data_ptr(), self.columns, apart, at,
+            at + words_at, at + factors_at, at + sums_at, spread, slots_at, maps[1], map_size,
         )  # fmt: skip
         memory.give_back(maps, zero=True)
         memory.give_back(scratch)

@@ -17,6 +17,7 @@ import rowgrad
 from rowgrad import optim
 from rowgrad.torch import EmbeddingBagConfig
 from rowgrad.torch.distributed import CommunicationError, ShardedEmbeddingBagCollection
+from rowgrad.torch.distributed._exchange import Place
 
 TABLES = [EmbeddingBagConfig(f"t{i}", 50, 8) for i in range(4)]
 PLACEMENT = {"t0": "row", "t1": "column", "t2": ("table", 1), "t3": "replicated"}
@@ -33,14 +34,27 @@ def main(signal_name: str, purpose: str, timeout: str) -> None:
         TABLES, placement=PLACEMENT, fused_optimizer=optim.Adagrad(0.1), timeout=float(timeout)
     )
     exchange = collection.exchange
-    trade = exchange.trade
+    trade, meet, announce = exchange.trade, exchange.meet, exchange.announce
 
-    def last_trade(blocks: Any, taken: Any, what: str) -> Any:
+    def lost(what: str | None) -> None:
         if rank == 1 and steps == LOST and what == purpose:
             os.kill(os.getpid(), getattr(signal, signal_name))
+
+    def last_trade(blocks: Any, taken: Any, what: str) -> Any:
+        lost(what)
         return trade(blocks, taken, what)
 
-    exchange.trade = last_trade  # type: ignore[method-assign]
+    def last_meet(what: str) -> None:
+        lost(what)
+        meet(what)
+
+    def last_announce(place: Place, *told: Any) -> Any:
+        if exchange.memory.mail is not None:  # what is in shared memory is announced, and not sent
+            lost({Place.FORWARD: "ids", Place.BACKWARD: "gradients"}.get(place))
+        return announce(place, *told)
+
+    exchange.trade, exchange.meet = last_trade, last_meet  # type: ignore[method-assign]
+    exchange.announce = last_announce  # type: ignore[method-assign]
     near, ids = exchange.memory.peers, torch.arange(80).view(20, 4) % 50
     began = time.monotonic()
     try:

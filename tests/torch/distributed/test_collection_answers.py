@@ -54,7 +54,10 @@ def test_exact_has_the_bits_of_one_process(ranks, size):
     for case, several in zip(cases, run(ranks, size, cases), strict=True):
         equal(case, several)
         for rank in several:
-            assert rank["exchanges"] == (4 if case["prefetch"] else 5)  # the ids of the last step travelled before
+            # The ids of the last step travelled before; three are needed where tables lie in memory that ranks share.
+            far = 4 if case["prefetch"] else 5
+            allowed = {"replicated": {far}, "auto": {3, far}}.get(case["placement"], {3})
+            assert rank["exchanges"] in allowed
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])
@@ -93,7 +96,8 @@ def test_weights_that_learn(ranks):
             # Feature by feature on each rank, in one process on all: sums do not depend on the order.
             found = np.sort(np.concatenate([rank["gradients"][step] for rank in several]))
             np.testing.assert_allclose(found, np.sort(one["gradients"][step]), rtol=2e-3, atol=2e-4)
-        assert all(rank["exchanges"] == 6 for rank in several)
+        allowed = {"replicated": {6}, "auto": {5, 6}}.get(case["placement"], {5})
+        assert {rank["exchanges"] for rank in several} <= allowed
 
 
 @pytest.mark.parametrize("shift", [0, 4, 16])

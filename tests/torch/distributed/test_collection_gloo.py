@@ -63,7 +63,7 @@ def test_the_process_group_carries_what_shared_memory_would(ranks, switches, nea
         assert sum(kept[number]["sent"]["rows"] for _, kept in other) > 0
     for (_, expected), (_, found) in zip(shared, other, strict=True):
         for case, one, two in zip(CASES, expected, found, strict=True):
-            assert one["exchanges"] == two["exchanges"]
+            assert one["exchanges"] <= two["exchanges"] - (0 if case.get("prefetch") else 1)
             assert one["sent"]["rows"] == 0  # they are read where they are
             same = np.testing.assert_array_equal if case.get("exact") else close
             for step, (a, b) in enumerate(zip(one["outputs"], two["outputs"], strict=True)):

@@ -5,6 +5,8 @@ process with the whole batch; so a table is changed as that process would, whate
 """
 
 import zlib
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from rowgrad.torch._bags import segment_ids_of
 from rowgrad.torch._fused_optimizer import FusedOptimizer
 from rowgrad.torch._pooling import compact_gradient
 from rowgrad.torch._tables import Batch
+from rowgrad.torch._trained_tables import TOGETHER
 from rowgrad.torch.distributed._answers import ServedTables
 from rowgrad.torch.distributed._collection_request import CollectionRequest
 from rowgrad.torch.distributed._errors import PeerError
@@ -58,10 +61,25 @@ class _Pass(torch.autograd.Function):
             own_batch = copies.batch(request.bags)
             own = copies.message(own_batch, copies.own_grad(grad) / divisor)
         settings = _settings(machinery.optimizer)
-        work = exchange.announce(Place.BACKWARD, request.call, [(own.size, overflow, settings)] * exchange.size)
-        near = machinery.near_for(request)
-        blocks = [] if near else answers.gradients(grad, request.sent, request.bags, own.size, request.has_sizes)
+        near, apart = machinery.near_for(request), TOGETHER
+        if near is None:
+            blocks = answers.gradients(grad, request.sent, request.bags, own.size, request.has_sizes)
+            for block in blocks:
+                block[block.size - own.size :] = own
+            first = own.size
+        else:
+            if not near.is_free:
+                exchange.headers(Place.BACKWARD, request.call)
+                exchange.done()
+            if divisor > 1:
+                grad = grad / divisor
+            if overflow == FINE:
+                apart = near.give(grad, request)
+            first = exchange.memory.leave(own)
+        work = exchange.announce(Place.BACKWARD, request.call, [(first, overflow, settings)] * exchange.size)
         found = exchange.heard(work)
+        if near is not None:
+            near.begin_to_read()
         if any(header[2] != settings for header in found):
             exchange.done()
             raise _other_settings(found)
@@ -71,20 +89,15 @@ class _Pass(torch.autograd.Function):
                 _note_overflow(machinery.optimizer)
             return None, None, None, *([None] * len(machinery.bags))
         asked, sizes = request.received, [0] * exchange.size
-        if near:  # all ranks have read the last gradients there
-            near.give(grad, request, divisor)
-            blocks = [exchange.memory.room(own.size)] * exchange.size
-        else:
-            sizes = [-(-answers.size(exchange.rank, asked.runs[:, s]) // 64) * 64 for s in range(exchange.size)]
-        for block in blocks:
-            block[block.size - own.size :] = own
-        trade = exchange.trade(blocks, [size + header[0] for size, header in zip(sizes, found, strict=True)],
-                               "gradients")  # fmt: skip
-        came = exchange.received(trade)
-        if near:
+        if near is not None:
             theirs = near.gradients(request.all_bags)
+            came = [] if copies is None else exchange.memory.left([header[0] for header in found])
             exchange.traffic.sent["gradients"] += near.given_bytes(request.bags.bags)
         else:
+            sizes = [-(-answers.size(exchange.rank, asked.runs[:, s]) // 64) * 64 for s in range(exchange.size)]
+            came = exchange.received(exchange.trade(
+                blocks, [size + header[0] for size, header in zip(sizes, found, strict=True)], "gradients"
+            ))  # fmt: skip
             theirs = answers.joined(came, asked)
         change = None if copies is None else copies.change([m[size:] for m, size in zip(came, sizes, strict=True)])
         d_factors = chosen = None
@@ -95,14 +108,15 @@ class _Pass(torch.autograd.Function):
         exchange.done()
         gradients: dict[int, Tensor] = {}
         if any(ctx.needs_input_grad[3:]):
-            if divisor > 1 and not near:
+            if divisor > 1 and near is None:
                 theirs /= divisor
             if chosen is not None:
                 gradients = _changed_most(machinery, theirs, chosen)
             elif machinery.served is not None:
                 batch = request.batch(backward=True)
                 served = (near or machinery).served_for(batch.weights is not None)
-                gradients |= _changed(machinery, served, machinery.layout.tables, batch, theirs)
+                complete = None if near is None else partial(near.complete, grad, request)
+                gradients |= _changed(machinery, served, machinery.layout.tables, batch, theirs, apart, complete)
             if change is not None:
                 gradients |= _changed(machinery, change.tables, machinery.layout.copies, change.batch, change.grad)
             _count_elsewhere(machinery)
@@ -123,8 +137,7 @@ def _pooled(machinery: Machinery, request: CollectionRequest) -> Tensor:
             _ = request.received  # before the memory of others changes
         else:
             request.leave()
-        nothing = exchange.memory.room(0)
-        exchange.received(exchange.trade([nothing] * exchange.size, [0] * exchange.size, "rows"))
+        exchange.meet("rows")
         exchange.done()
         return output
     asked, sent = request.received, request.sent
@@ -176,9 +189,13 @@ def _other_settings(headers: list[list[int]]) -> PeerError:
 
 
 def _changed(
-    machinery: Machinery, tables: ServedTables, numbers: list[int], batch: Batch, grad: Tensor
-) -> dict[int, Tensor]:
-    """Make the steps of tables that have a fused optimizer; the gradients of the others."""
+    machinery: Machinery, tables: ServedTables, numbers: list[int], batch: Batch, grad: Tensor,
+    apart: tuple[int, int, int] = TOGETHER, complete: Callable[[], None] | None = None,
+) -> dict[int, Tensor]:  # fmt: skip
+    """Make the steps of tables that have a fused optimizer; the gradients of the others.
+
+    Some of the gradient may be `apart`; `complete` puts it into its place.
+    """
     bags, names, optimizer = machinery.bags, machinery.names, machinery.optimizer
     groups = []
     for members, each in [] if optimizer is None else optimizer.groups():
@@ -186,12 +203,16 @@ def _changed(
         if places:
             groups.append((places, each))
     plain = [place for place, number in enumerate(numbers) if bags[number].fused_optimizer is None]
+    if plain and complete is not None:
+        complete()
     gradients = _gradients(tables, batch, grad, plain) if plain else []
     if groups:
-        done = tables.step(batch, grad, groups) if tables.fit() else False
+        done = tables.step(batch, grad, groups, apart) if tables.fit() else False
         if done is None:
             raise checks.changed("values")
         if not done:
+            if complete is not None:
+                complete()
             entries = list(tables.entries(batch, grad))
             for places, each in groups:
                 for place in places:

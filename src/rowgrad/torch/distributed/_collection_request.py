@@ -14,6 +14,7 @@ from rowgrad.torch.distributed import _message as message
 from rowgrad.torch.distributed._errors import PeerError
 from rowgrad.torch.distributed._exchange import Exchange, Place, Trade
 from rowgrad.torch.distributed._layout import Layout
+from rowgrad.torch.distributed._published import Board, Told
 
 BACKWARD, WEIGHTED, WEIGHTS_LEARN, SIZED, NEAR = 1, 2, 4, 8, 16  # what a rank tells of its batch, as bits of one number
 
@@ -22,18 +23,24 @@ class CollectionRequest:
     """The result of `ShardedEmbeddingBagCollection.prefetch`; call the collection with it."""
 
     def __init__(
-        self, exchange: Exchange, layout: Layout, ids: "np.dtype[Any]", sums: "np.dtype[Any]", sized: bool, near: bool
-    ) -> None:
+        self, exchange: Exchange, layout: Layout, ids: "np.dtype[Any]", sums: "np.dtype[Any]", sized: bool,
+        board: Board | None, near: bool,
+    ) -> None:  # fmt: skip
+        """On `board`, if any, all ranks publish; `near` tells whether this one's tables are where all see them."""
         self.exchange, self.layout = exchange, layout
-        self._ids, self._sums, self._sized, self._near = ids, sums, sized, near
+        self._ids, self._sums, self._sized, self._board, self._near = ids, sums, sized, board, near
         self.bags: message.Bags
-        self.sent: message.Sent
         self.factors: Tensor | None = None  # with the graph of their gradients
         self.chosen: Tensor | None = None  # for the combiner max: which of the fetched rows each number is of
+        self.foreign = np.empty(0, np.uint8)  # bags with rows elsewhere, of published features whose rows are spread
         self.call = 0
         self.early = False
+        self.is_near = False  # whether ranks look rows up in each other's tables
         self.flags: list[int] = []
         self.all_bags: list[int] = []  # of a feature on each rank
+        self._own = np.empty(0, np.uint8)  # what was published, and where that of all ranks lies
+        self._told: list[Told] = []
+        self._sent: message.Sent | None = None
         self._trade: Trade | None = None
         self._received: message.Received | None = None
 
@@ -41,30 +48,66 @@ class CollectionRequest:
         self, values: Tensor | None, offsets: Tensor | None, factors: Tensor | None, bags: int, backward: bool,
         error: RowgradError | None,
     ) -> "CollectionRequest":  # fmt: skip
-        """Write the messages, announce them to all ranks, and begin to send. With `error`, announce that instead."""
-        headers: list[tuple[int, int, int]] | None = None
-        exchange = self.exchange
+        """Publish the batch to all ranks, or announce messages and begin to send. With `error`, announce that."""
+        exchange, flags = self.exchange, 0
         if error is None and values is not None and offsets is not None:
+            given = None if factors is None else factors.detach().numpy().astype(self._sums, copy=False)
+            self.factors = factors
+            self.bags = message.Bags(values.numpy(), offsets.numpy(), given, bags)
+            flags = BACKWARD * backward + WEIGHTED * (factors is not None) + NEAR * self._near
+            flags += WEIGHTS_LEARN * bool(factors is not None and factors.requires_grad and backward)
+        self.call = exchange.calls + 1
+        if self._board is not None:
+            place, error = self._publish(self._board, error)
+            found = exchange.headers(Place.FORWARD, self.call, [(place, bags, flags)] * exchange.size, error)
+            self._note(found)
+            if self.is_near_everywhere:
+                self.is_near = True
+                self._told = [Told(where, count, bool(bits & WEIGHTED)) for where, count, bits in found]
+                exchange.traffic.sent["ids"] += self._board.read_bytes(self.bags)
+                exchange.hold(self)
+                return self
+            exchange.done()  # and again, with messages
+        headers: list[tuple[int, int, int]] | None = None
+        if error is None and values is not None:
+            sized = self._sized and backward and factors is None
             try:
-                given = None if factors is None else factors.detach().numpy().astype(self._sums, copy=False)
-                self.factors = factors
-                self.bags = message.Bags(values.numpy(), offsets.numpy(), given, bags)
-                sized = self._sized and backward and factors is None
-                self.sent = message.write(self.layout, self.bags, self._ids, exchange.memory, sized, self._near)
-                flags = BACKWARD * backward + WEIGHTED * (factors is not None) + SIZED * sized + NEAR * self._near
-                flags += WEIGHTS_LEARN * bool(factors is not None and factors.requires_grad and backward)
-                headers = [(block.size, bags, flags) for block in self.sent.blocks]
+                self._sent = message.write(self.layout, self.bags, self._ids, exchange.memory, sized)
+                headers = [(block.size, bags, flags + SIZED * sized) for block in self._sent.blocks]
             except RowgradError as wrong:
                 error = wrong
-        found = exchange.headers(Place.FORWARD, exchange.calls + 1, headers, error)
-        self.call = exchange.calls = exchange.calls + 1
-        sizes = [header[0] for header in found]
+        found = exchange.headers(Place.FORWARD, self.call, headers, error)
+        self._note(found)
+        self._trade = exchange.trade(self.sent.blocks, [header[0] for header in found], "ids")
+        return self
+
+    def _publish(self, board: Board, error: RowgradError | None) -> tuple[int, RowgradError | None]:
+        """Publish the batch, if this rank's tables are near; where it lies, and the error of this rank."""
+        if error is not None or not self._near:
+            return 0, error
+        try:
+            self._own, self.foreign = board.publish(self.bags)
+        except RowgradError as wrong:
+            return 0, wrong
+        return self.exchange.memory.place_of(self._own), None
+
+    def _note(self, found: list[list[int]]) -> None:
+        """Note what all ranks have told."""
+        self.exchange.calls = self.call
         self.all_bags, self.flags = [header[1] for header in found], [header[2] for header in found]
         self._agree()
-        if self._near and not self.is_near and self.layout.exact:
-            message.fetch(self.layout, self.bags, self.sent)
-        self._trade = exchange.trade(self.sent.blocks, sizes, "ids")
-        return self
+
+    @property
+    def is_near_everywhere(self) -> bool:
+        """Whether the tables of all ranks are where all see them."""
+        return all(flags & NEAR for flags in self.flags)
+
+    @property
+    def sent(self) -> message.Sent:
+        """What this rank asks for."""
+        if self._sent is None:
+            self._sent = message.whole(self.layout, self.bags)
+        return self._sent
 
     @property
     def is_trained(self) -> bool:
@@ -72,19 +115,9 @@ class CollectionRequest:
         return bool(self.flags[0] & BACKWARD)
 
     @property
-    def is_near(self) -> bool:
-        """Whether the tables of all ranks lie in memory that they share."""
-        return all(flags & NEAR for flags in self.flags)
-
-    @property
-    def is_sized(self) -> bool:
-        """Whether the sizes of bags travel, so that the gradient is not multiplied before."""
-        return bool(self.flags[self.exchange.rank] & SIZED)
-
-    @property
     def has_sizes(self) -> bool:
-        """Whether a rank tells the sizes of its bags."""
-        return any(flags & SIZED for flags in self.flags)
+        """Whether owners know the sizes of bags, so that gradients are not multiplied before."""
+        return self.is_near or any(flags & SIZED for flags in self.flags)
 
     @property
     def weights_learn(self) -> list[bool]:
@@ -94,6 +127,10 @@ class CollectionRequest:
     @property
     def received(self) -> message.Received:
         """Wait for the requests of all ranks to this one, and return them."""
+        if self._received is None and self.is_near:
+            assert self._board is not None
+            self.exchange.release(self)
+            self._received = self._board.join(self._own, self._told)
         if self._received is None:
             assert self._trade is not None
             came: list[Array] = self.exchange.received(self._trade)
@@ -103,8 +140,14 @@ class CollectionRequest:
             self._trade = None
         return self._received
 
+    def keep(self) -> None:
+        """Read what all ranks have published, before their memory changes."""
+        if self.is_trained:
+            _ = self.received
+
     def leave(self) -> None:
         """What was asked for is not needed."""
+        self.exchange.release(self)
         if self._trade is not None:
             self.exchange.received(self._trade)
             self._trade = None

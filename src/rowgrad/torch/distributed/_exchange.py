@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from datetime import timedelta
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -44,6 +44,12 @@ class Place(IntEnum):
     SUMS = 5
 
 
+class Kept(Protocol):
+    """What lies in the memory of other ranks, and can be kept before that changes."""
+
+    def keep(self) -> None: ...
+
+
 class _GroupState:
     """What all layers on a group share: how many there are, and what this rank has begun and not finished."""
 
@@ -51,7 +57,7 @@ class _GroupState:
         self.layers = 0
         self.unfinished: str | None = None
         self.memory: SharedMemory | None = None  # once a layer asks for it
-        self.underway: Trade | None = None  # what was begun and not waited for
+        self.underway: Kept | None = None  # what was begun and not waited for
 
 
 _states: "WeakKeyDictionary[Any, _GroupState]" = WeakKeyDictionary()  # by group
@@ -217,9 +223,26 @@ class Exchange:
     def received(self, trade: Trade) -> list[Array]:
         """Wait for a trade that is read before the ranks meet again."""
         found = trade.finish()
-        if self._state.underway is trade:
-            self._state.underway = None
+        self.release(trade)
         return found
+
+    def hold(self, found: Kept) -> None:
+        """What this rank wrote to `room` is complete, and what others wrote is kept before the ranks meet again."""
+        self._settle()
+        self.memory.sent()
+        self._state.underway = found
+
+    def release(self, found: Kept) -> None:
+        """What was held is read, or not needed."""
+        if self._state.underway is found:
+            self._state.underway = None
+
+    def meet(self, purpose: str) -> None:
+        """Wait until all ranks have come here; only where all share memory."""
+        mail = self.memory.mail
+        assert mail is not None
+        self._settle()
+        self.finish(self._post(mail, np.zeros((self.size, 1), np.int64), purpose, 0))
 
     def _settle(self) -> None:
         """Keep what is under way: once the ranks meet again, the memory of others changes."""

@@ -21,6 +21,7 @@ from rowgrad.torch.distributed._exchange import Exchange
 from rowgrad.torch.distributed._layout import Layout
 from rowgrad.torch.distributed._near import Near, TableMemory
 from rowgrad.torch.distributed._placement import ROW, Plan
+from rowgrad.torch.distributed._published import Board
 
 Given = tuple[Tensor, Tensor, Tensor | None, int]  # ids, offsets, factors, and the bags of a feature
 
@@ -66,11 +67,13 @@ class Machinery:
             self.summed = ServedTables([View(bag, "sum") for bag in held], counts)
         if layout.copies:
             self.copies = Copies(layout, [self.bags[i] for i in layout.copies], self.answers)
-        self.near = None
-        if tables is not None:
-            self.near = Near(layout, tables, self.bags, exchange.memory, self.dtype)
         large = max(each.table.num_embeddings for each in plan.tables) > np.iinfo(np.int32).max
         self.id_type = np.dtype(np.int64 if large else np.int32)
+        self.near = self._board = None
+        if tables is not None:
+            self.near = Near(layout, tables, self.bags, exchange.memory, self.dtype)
+            self._board = Board(layout, exchange.memory, self.id_type, self.answers.sums)
+        self._is_near_everywhere = True  # as all ranks were told at the last request
         # Gradients of half and bfloat16 would be rounded once more than in one process if they were divided here.
         divided = any(feature.spread and feature.kind != SUM for feature in layout.features)
         self._sized = divided and self.dtype.itemsize == 2
@@ -86,8 +89,13 @@ class Machinery:
         learning = [*(bag.weight for bag in self.bags), *(() if factors is None else (factors,))]
         learn = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in learning)
         near = self.near is not None and self.near.is_here()
-        request = CollectionRequest(self.exchange, self.layout, self.id_type, self.answers.sums, self._sized, near)
-        return request.send(values, offsets, factors, bags, learn, error)
+        board = self._board if self._is_near_everywhere else None
+        request = CollectionRequest(
+            self.exchange, self.layout, self.id_type, self.answers.sums, self._sized, board, near
+        )
+        request.send(values, offsets, factors, bags, learn, error)
+        self._is_near_everywhere = request.is_near_everywhere
+        return request
 
     def replaced(self, request: CollectionRequest) -> RowgradError | None:
         """The error for a request that was sent before this rank's tables were replaced by others."""

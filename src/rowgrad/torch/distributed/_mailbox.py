@@ -49,19 +49,19 @@ class Mailbox:
         self._left = {peer: each[:1] for peer, each in slots.items()}  # 1 once a rank is at its end
         self._slots = {peer: each[SLOT:].reshape(2, size, SLOT) for peer, each in slots.items()}
         self._lives = {peer: os.pidfd_open(process) for peer, process in processes.items()}
-        self._posted = 0
+        self.posted = self.heard = 0  # the number of the last message, and of the last one that has come from all ranks
         self._fence = threading.Lock()
         finalize(self, _leave, self._left[rank], list(self._lives.values()), os.getpid())
 
     def post(self, letters: Array, result: torch.Tensor) -> "Letters":
         """Give each rank a row of whole numbers; `result` gets those of all ranks, in their order."""
-        self._posted += 1
-        own = self._slots[self.rank][self._posted % 2]
+        self.posted += 1
+        own = self._slots[self.rank][self.posted % 2]
         own[:, 1 : 1 + letters.shape[1]] = letters
         with self._fence:  # all that was written before, also by non-temporal stores, is seen before the number is
             pass
-        own[:, 0] = self._posted
-        return Letters(self, self._posted, letters, result)
+        own[:, 0] = self.posted
+        return Letters(self, self.posted, letters, result)
 
     def fetch(self, peer: int, number: int, words: int) -> Array:
         """What another rank posts to this one; waits for it."""
@@ -108,6 +108,7 @@ class Letters:
             self._result[peer] = (
                 self._own[peer] if peer == box.rank else box.fetch(peer, self._number, self._own.shape[1])
             )
+        box.heard = max(box.heard, self._number)
 
 
 def words(size: int) -> int:

@@ -99,27 +99,15 @@ def _sections(entries: Array, runs: Array, item: int, weight: int, sized: bool) 
 
 
 def write(
-    layout: Layout, bags: Bags, ids: "np.dtype[Any]", space: SharedMemory, sized: bool = False, whole: bool = False
+    layout: Layout, bags: Bags, ids: "np.dtype[Any]", space: SharedMemory, sized: bool = False
 ) -> Sent:  # fmt: skip
-    """The messages to all ranks, checked; raises `Wrong` if an id or an offset is bad.
-
-    With `whole`, each bag has a run on each rank, empty or not, so runs are numbered as bags are.
-    """
-    values, offsets, factors, count = bags
-    features, ranks = len(layout.features), layout.ranks
-    entries, runs = np.zeros((features, ranks), np.int64), np.zeros((features, ranks), np.int64)
-    last = np.full((features, ranks), -1, np.int64)
-    if kernels.exchanging.measure(values, offsets, count, layout.described, ranks, entries, runs, last):
-        raise Wrong("an id or an offset is bad")
-    sizes = np.diff(offsets[:: max(count, 1)][: features + 1].astype(np.int64)) if count else np.zeros(features, int)
+    """The messages to all ranks, checked; raises `Wrong` if an id or an offset is bad."""
+    factors, count = bags.factors, bags.bags
+    entries, runs = _measured(layout, bags)
     weight = 0 if factors is None else factors.itemsize
-    of_rank, of_runs, sections = [], [], []
-    for rank, parts in enumerate(layout.parts):
-        numbers = [part.feature for part in parts]
-        spread = np.array([part.spread for part in parts], bool)
-        of_rank.append(np.where(spread, entries[numbers, rank], sizes[numbers]).astype(np.int64))
-        of_runs.append(np.where(spread & (not whole), runs[numbers, rank], count).astype(np.int64))
-        sections.append(_sections(of_rank[rank], of_runs[rank], ids.itemsize, weight, sized))
+    of_rank = _of_parts(layout, entries, _sizes(layout, bags))
+    of_runs = _of_parts(layout, runs, np.full(len(layout.features), count))
+    sections = [_sections(*each, ids.itemsize, weight, sized) for each in zip(of_rank, of_runs, strict=True)]
     message = space.room(sum(each.nbytes for each in sections))
     ends = np.cumsum([each.nbytes for each in sections])
     blocks = [message[end - each.nbytes : end] for each, end in zip(sections, ends, strict=True)]
@@ -127,22 +115,51 @@ def write(
     for rank, parts in enumerate(layout.parts):
         head = blocks[rank][: 16 * len(parts)].view(np.int64)
         head[: len(parts)], head[len(parts) :] = of_rank[rank], of_runs[rank]
-    if whole:
-        kept = np.arange(count, dtype=np.int32)
-        run_bags = np.full(runs.shape, kept.ctypes.data)
-        changed = _write_bags(layout, bags, sections, bases, of_rank, np.empty(0, ids))
-    else:
-        kept = np.empty(int(runs.sum()), np.int32)
-        run_bags = kept.ctypes.data + 4 * _begins(runs.ravel()).reshape(runs.shape)
-        changed = _write_runs(layout, bags, sections, bases, entries, runs, run_bags, np.empty(0, ids))
-    if changed:
+    kept = np.empty(int(runs.sum()), np.int32)
+    run_bags = kept.ctypes.data + 4 * _begins(runs.ravel()).reshape(runs.shape)
+    if _write_runs(layout, bags, sections, bases, entries, runs, run_bags, np.empty(0, ids)):
         raise checks.changed("values")
     sent = Sent(blocks, of_rank, of_runs, [each.copy() for each in of_runs], run_bags, kept, {})
     if sized:
         _write_sizes(layout, bags, sent, sections)
-    if layout.exact and not whole:
+    if layout.exact:
         fetch(layout, bags, sent)
     return sent
+
+
+def whole(layout: Layout, bags: Bags) -> Sent:
+    """What is asked for by a batch that was published: each bag has a run on each rank, empty or not. No messages."""
+    entries, _ = _measured(layout, bags)
+    of_rank = _of_parts(layout, entries, _sizes(layout, bags))
+    of_runs = [np.full(each.size, bags.bags, np.int64) for each in of_rank]
+    kept = np.arange(bags.bags, dtype=np.int32)
+    run_bags = np.full(entries.shape, kept.ctypes.data)
+    return Sent([], of_rank, of_runs, [each.copy() for each in of_runs], run_bags, kept, {})
+
+
+def _measured(layout: Layout, bags: Bags) -> tuple[Array, Array]:
+    """The entries and runs of each feature for each rank, where its rows are spread; all ids are checked."""
+    shape = len(layout.features), layout.ranks
+    entries, runs, last = np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.full(shape, -1, np.int64)
+    if kernels.exchanging.measure(bags.values, bags.offsets, bags.bags, layout.described, layout.ranks, entries, runs,
+                                  last):  # fmt: skip
+        raise Wrong("an id or an offset is bad")
+    return entries, runs
+
+
+def _sizes(layout: Layout, bags: Bags) -> Array:
+    """How many ids each feature has."""
+    if not bags.bags:
+        return np.zeros(len(layout.features), np.int64)
+    return np.diff(bags.offsets[:: bags.bags][: len(layout.features) + 1].astype(np.int64))
+
+
+def _of_parts(layout: Layout, spread: Array, whole: Array) -> list[Array]:
+    """For each rank's parts, what `spread` has for the rank where rows are spread, and else what `whole` has."""
+    return [
+        np.array([spread[part.feature, rank] if part.spread else whole[part.feature] for part in parts], np.int64)
+        for rank, parts in enumerate(layout.parts)
+    ]
 
 
 def fetch(layout: Layout, bags: Bags, sent: Sent) -> None:
@@ -153,20 +170,6 @@ def fetch(layout: Layout, bags: Bags, sent: Sent) -> None:
         found = sent.fetched[number] = distinct(values, first, end, layout.placed(number).chunk, layout.ranks)
         for rank, places_of in enumerate(layout.place_of):
             sent.answers[rank][places_of[number]] = found.counts[rank]
-
-
-def _write_bags(layout: Layout, bags: Bags, sections: list[_Sections], bases: list[int], of_rank: list[Array],
-                like: Array) -> int:  # fmt: skip
-    """Fill messages with a run for each bag; tells whether ids or offsets have changed since they were checked."""
-    shape = len(layout.features), layout.ranks
-    addresses, entries = np.zeros((3, *shape), np.int64), np.zeros(shape, np.int64)
-    for rank, numbers in enumerate(layout.numbers):
-        addresses[:, numbers, rank] = np.stack(sections[rank][:3]) + bases[rank]
-        entries[numbers, rank] = of_rank[rank]
-    return int(kernels.exchanging.write_bags(
-        bags.values, bags.offsets, bags.bags, layout.described, bags.factors, *addresses, entries, like,
-        np.zeros(layout.ranks, np.int64),
-    ))  # fmt: skip
 
 
 def _write_runs(layout: Layout, bags: Bags, sections: list[_Sections], bases: list[int], entries: Array, runs: Array,

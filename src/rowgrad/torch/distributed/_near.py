@@ -3,6 +3,9 @@ gradients are exchanged.
 
 A rank changes only the rows and columns that are its own. It does so in the backward pass, which all ranks begin after
 the look-ups of all have ended; and the next look-ups begin after all ranks have come to them.
+
+The gradients of all ranks' bags have places below one another, where all ranks see them. A rank writes there only what
+others need of its own, and reads the rest where PyTorch has it.
 """
 
 from collections.abc import Sequence
@@ -12,12 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rowgrad import _kernels as kernels
 from rowgrad._kernels.described import Feature
-from rowgrad._kernels.kinds import SUM
 from rowgrad._runtime.dtypes import Array
+from rowgrad._runtime.memory import LINE
 from rowgrad.torch._tables import NUMPY, Batch
+from rowgrad.torch._trained_tables import TOGETHER
 from rowgrad.torch.distributed._answers import ServedTables, View
-from rowgrad.torch.distributed._collection_request import CollectionRequest, scales
+from rowgrad.torch.distributed._collection_request import CollectionRequest
 from rowgrad.torch.distributed._layout import Layout
 from rowgrad.torch.distributed._placement import REPLICATED, ROW, Placed, Plan, Shard
 from rowgrad.torch.distributed._shared_memory import SharedMemory
@@ -148,6 +153,8 @@ class Near:
                          [placed.table.num_features() for placed in mine], parts, layout.columns, len(parts))
             for weighted in (False, True)
         ]  # fmt: skip
+        self._runs = runs_of(layout, dtype)
+        self._fills_lines = bool((self._runs[:, :2] % LINE == 0).all())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> None:
         return None
@@ -186,23 +193,57 @@ class Near:
         data = self.space.common[: rows * columns * self.dtype.itemsize]
         return torch.from_numpy(data).view(self.dtype).view(rows, columns)
 
-    def give(self, grad: Tensor, request: CollectionRequest, divisor: int) -> None:
-        """Write the gradient of this rank's bags, multiplied as combiners say where rows are spread, for all ranks."""
-        rank, sizes = self.layout.rank, request.all_bags
-        first = sum(sizes[:rank])
-        mine = self.gradients(sizes)[first : first + sizes[rank]]
-        mine.copy_(grad)
-        if request.bags.factors is None and not request.is_sized:
-            count = request.bags.bags
-            for number, feature in enumerate(self.layout.features):
-                if feature.spread and feature.kind != SUM:
-                    lengths = np.diff(request.bags.offsets[number * count : (number + 1) * count + 1])
-                    factors = torch.from_numpy(scales(feature.kind, lengths, NUMPY[self.dtype]))
-                    mine[:, feature.column : feature.column + feature.width] *= factors[:, None]
-        if divisor > 1:
-            mine /= divisor
+    @property
+    def is_free(self) -> bool:
+        """Whether all ranks have read the last gradients, of any collection: they have met since."""
+        mail = self.space.mail
+        return mail is not None and mail.heard > self.space.read_since
+
+    def give(self, grad: Tensor, request: CollectionRequest) -> tuple[int, int, int]:
+        """Write what other ranks need of the gradient of this rank's bags; where the rest of it is.
+
+        That is told by elements of the gradients of all ranks: the first of this rank, how many it has, and how much
+        further they are in `grad`.
+        """
+        rank, columns, item = self.layout.rank, self.layout.columns, self.dtype.itemsize
+        assert self.space.common is not None
+        common, first = self.space.common.ctypes.data, sum(request.all_bags[:rank]) * columns
+        if grad.data_ptr() % item:
+            self.complete(grad, request)
+            return TOGETHER
+        target, stride = common + first * item, columns * item
+        is_whole = self._fills_lines and target % LINE == 0 and stride % LINE == 0
+        kernels.exchanging.give(
+            grad.data_ptr(), target, stride, request.bags.bags, self._runs, request.foreign, is_whole
+        )
+        return first, grad.numel(), (grad.data_ptr() - common) // item - first
+
+    def complete(self, grad: Tensor, request: CollectionRequest) -> None:
+        """Write all of it: what is not a step of these tables reads it in one place."""
+        first = sum(request.all_bags[: self.layout.rank])
+        self.gradients(request.all_bags)[first : first + grad.shape[0]] = grad
+
+    def begin_to_read(self) -> None:
+        """All ranks have written their gradients, and must not write others before all have met again."""
+        assert self.space.mail is not None
+        self.space.read_since = self.space.mail.posted
 
     def given_bytes(self, bags: int) -> int:
         """The bytes of these gradients that are read by other ranks."""
         others = sum(int(widths.sum()) for rank, widths in enumerate(self.layout.widths) if rank != self.layout.rank)
         return int(bags * others * self.dtype.itemsize)
+
+
+def runs_of(layout: Layout, dtype: torch.dtype) -> Array:
+    """What `kernels.exchanging.give` copies of the gradient of a bag."""
+    runs: list[list[int]] = []
+    others = [part for rank, parts in enumerate(layout.parts) if rank != layout.rank for part in parts]
+    for feature, column, width, spread in sorted({(p.feature, p.column, p.width, p.spread) for p in others}):
+        number = feature if spread else -1
+        if runs and number < 0 and runs[-1][2] < 0 and sum(runs[-1][:2]) == column:
+            runs[-1][1] += width
+        else:
+            runs.append([column, width, number])
+    found: Array = np.array(runs, np.int64).reshape(-1, 3)
+    found[:, :2] *= dtype.itemsize
+    return found

@@ -36,6 +36,7 @@ class SharedMemory:
 
     mail: Mailbox | None = None
     common: Array | None = None  # written by all ranks, each at places of its own; where there is `mail`
+    read_since = 0  # the number of the last message before this rank began to read what lies in `common`
 
     def __init__(self, group: Any, rank: int, size: int) -> None:
         self.rank = rank
@@ -113,14 +114,31 @@ class SharedMemory:
         """The message is complete: the next one is written to the other half."""
         self._turn = 1 - self._turn
 
+    def leave(self, data: Array) -> int:
+        """Leave bytes for all other ranks, which `left` finds at the place that this tells."""
+        block = self.room(8 + data.size)
+        block[:8].view(np.int64)[0] = data.size
+        block[8:] = data
+        self.sent()
+        return self.place_of(block)
+
+    def left(self, places: list[int]) -> list[Array]:
+        """What each rank has left, this one too."""
+        found = []
+        for rank, place in enumerate(places):
+            size = int(self.read(rank, place, 8).view(np.int64)[0])
+            found.append(self.read(rank, place + 8, size))
+        return found
+
     def place_of(self, block: Array) -> int:
         """Where a block of `room` lies, for others to find."""
         assert self._own is not None
         return int(block.ctypes.data - self._own.ctypes.data) if block.size else 0
 
     def read(self, rank: int, place: int, nbytes: int) -> Array:
-        """What another rank has at a place."""
-        memory = self._peers[rank]
+        """What a rank has at a place."""
+        memory = self._own if rank == self.rank else self._peers[rank]
+        assert memory is not None
         if not 0 <= place <= memory.size - nbytes:
             raise ValueError(f"rank {rank} tells of {nbytes} bytes at {place}, beyond its shared memory")
         return memory[place : place + nbytes]

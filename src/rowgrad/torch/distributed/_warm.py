@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from rowgrad import _kernels as kernels
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import Array
 from rowgrad.optim import from_dict
@@ -21,6 +22,7 @@ from rowgrad.torch.distributed._answers import Answers, ServedTables, View
 from rowgrad.torch.distributed._collection_pass import factors_for
 from rowgrad.torch.distributed._layout import Layout
 from rowgrad.torch.distributed._placement import ROW, TABLE, Plan, placed
+from rowgrad.torch.distributed._published import Board, Told
 from rowgrad.torch.distributed._shared_memory import SharedMemory
 
 ROWS, BAGS = 4, 2
@@ -63,9 +65,15 @@ def _exchange_ids(ids: "np.dtype[Any]", offsets: "np.dtype[Any]", wire: "np.dtyp
     layout, space = _layout(1, torch.float32), SharedMemory(None, 0, 1)
     for weights in (None, np.dtype(np.float32), np.dtype(np.float64)):
         bags = _bags(ids, offsets, None if weights is None else np.ones(2 * BAGS, weights))
-        for whole in (False, True):
-            sent = message.write(layout, bags, wire, space, whole=whole)
-            message.read(layout, sent.blocks, wire, [weights], [False])
+        sent = message.write(layout, bags, wire, space)
+        message.read(layout, sent.blocks, wire, [weights], [False])
+        board = Board(layout, space, wire, np.dtype(np.float32) if weights is None else weights)
+        own, foreign = board.publish(bags)
+        for divided in (False, True):
+            board.is_divided = divided
+            board.join(own, [Told(0, BAGS, weights is not None)])
+    grad = np.zeros(BAGS * 2, np.float32).ctypes.data
+    kernels.exchanging.give(grad, grad, 8, 0, np.zeros((0, 3), np.int64), foreign, False)
 
 
 def _train(

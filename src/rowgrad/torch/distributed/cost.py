@@ -182,9 +182,10 @@ def placed_bytes(ranks: int, batch: Batch, kind: str, features: int = 1, *, shar
     if kind == "row":
         runs = batch.bags * (owners(ranks, batch.ids_per_bag) if batch.owners is None else batch.owners)
         answers = batch.ids if batch.exact else runs
-        if shared:  # each rank gets the length of each bag, and sees the gradient of each
+        if shared:  # each rank sees where each bag begins, and the gradient of each
             runs, answers = batch.bags * ranks, 0
-        found = {"ids": batch.ids * (ROW + weight) + 4 * runs + 16 * ranks, "rows": answers * batch.width * item,
+        asked = batch.ids * (ROW + weight) * (ranks if shared else 1)  # each rank looks for its own among all ids
+        found = {"ids": asked + 4 * runs + 16 * ranks, "rows": answers * batch.width * item,
                  "gradients": runs * batch.width * item, "weights": batch.ids * max(item, 4)}  # fmt: skip
     elif kind == "replicated":
         rows = min(batch.ids * features, batch.ids * features if batch.rows is None else batch.rows)
@@ -208,8 +209,13 @@ def _pooled_here(ranks: int, batch: Batch, unique: float) -> bool:
     return possible and small and unique < batch.bags * owners(ranks, batch.ids_per_bag)
 
 
-def exchanges(batch: Batch) -> int:
-    """How many exchanges a step needs: counts, ids, rows; counts again, and what goes back."""
+def exchanges(batch: Batch, *, shared: bool = False) -> int:
+    """How many exchanges a step needs: counts, ids, rows; counts again, and what goes back.
+
+    Ranks that see each other's tables (`shared`) need none for ids and gradients, unless weights have gradients.
+    """
+    if shared:
+        return 2 + batch.train * (1 + 2 * batch.weights_learn)
     return 3 + batch.train * (2 + (batch.combiner == "max") + batch.weights_learn)
 
 
@@ -285,7 +291,8 @@ def collection_seconds(
     moved = tables * _moved(ranks, placed_bytes(ranks, batch, kind))
     if shared and kind != "replicated":
         moved = tables * batch.bags * batch.width * SIZES[batch.dtype] * batch.train
-    return _seconds(ranks, tables * batch.ids, sent, moved, exchanges(batch), machine)
+    count = exchanges(batch, shared=shared and kind != "replicated")
+    return _seconds(ranks, tables * batch.ids, sent, moved, count, machine)
 
 
 def _moved(ranks: int, sent: dict[str, float]) -> float:
