@@ -21,14 +21,14 @@ from rowgrad._kernels.team import COUNTERS, ask_team, at, at_if, has_waited, lea
 WORDS, BYTES = np.empty(0, np.int64), np.empty(0, np.uint8)
 WRONG = COUNTERS - 1  # the counter of parts that have a bad id or offset
 ARRIVED = 0  # the counter of threads that have begun
-CLAIMED = COUNTERS  # from here on, on a line of its own for each range of bags: how many chunks of it are claimed
+CLAIMED = COUNTERS  # from here on, on a line of its own for each range of chunks: how many of them are claimed
 MOST_RANGES = 16  # threads beyond so many share them
 SHARED = CLAIMED + MOST_RANGES * LINE  # words that the threads of a call share
 BAGS = 64  # are pooled before it is looked at how long the next ones are
 MOST_CLASSES = 12  # of lengths, for bags to be pooled in the order of their lengths
 # Bytes of rows of so many bags, for that order. Where there are more, adding them takes longer than the processor needs
 # to go on after a loop that ended unforeseen; and what is fetched for the next bags would drive out what these need.
-NEAR = 32 << 10
+NEAR = 64 << 10
 LOCAL = 2 * BAGS  # words that a thread keeps of the bags that it pools
 ALL = np.uint64(2**64 - 1)
 
@@ -149,25 +149,25 @@ def pool_bags(lanes, scaled, weights, feature, ids, size, offsets, begin, end, l
 @inline
 def _pool_share(counters, ranges, number_of, tiles, like, lanes_for, scaled, weights_like, stored, features, ids, size,
                 offsets, is_open, bags, weights, output, stride, nontemporal):  # fmt: skip
-    """The part of a thread: the bags of its own range, feature by feature, and then what is left of other ranges.
+    """The part of a thread: its own range of features, one by one, and then what is left of other ranges.
 
-    What is hot of a table stays in a cache that way. No two threads write side by side in the same rows of the output:
-    a processor also fetches the lines behind those that it writes, and these would move from core to core.
+    What is hot of a table stays in the caches of one core that way, and threads do not write side by side in the same
+    rows of the output: a processor also fetches the lines behind those that it writes, and these would move from core
+    to core. Of one feature, the range is one of bags.
     """
     shared = at(WORDS, counters)
     entry_weights = at_if(weights_like, weights_like, weights)
     local = room(LOCAL)
-    own = atomic_add(shared, ARRIVED, 1) % ranges
+    own, chunks = atomic_add(shared, ARRIVED, 1) % ranges, number_of * tiles
     for part in range(own, own + ranges):
         part = part % ranges
-        chunk = atomic_add(shared, CLAIMED + part * LINE, 1)
-        while chunk < number_of * tiles:
-            tile = chunk // number_of
-            number = chunk - tile * number_of
-            tile += part * tiles
+        chunk = part * chunks // ranges + atomic_add(shared, CLAIMED + part * LINE, 1)
+        while chunk < (part + 1) * chunks // ranges:
+            number = chunk // tiles
+            tile = chunk - number * tiles
             feature = at(WORDS, features + 8 * FEATURE_FIELDS * number)
             base, wrong = peek(feature, NUMBER) * bags, False
-            begin, stop = base + tile * bags // (tiles * ranges), base + (tile + 1) * bags // (tiles * ranges)
+            begin, stop = base + tile * bags // tiles, base + (tile + 1) * bags // tiles
             while begin < stop:
                 end = min(begin + BAGS, stop)
                 place = (begin - base) * stride + peek(feature, COLUMN)
@@ -179,14 +179,14 @@ def _pool_share(counters, ranges, number_of, tiles, like, lanes_for, scaled, wei
                 begin = end
             if wrong:
                 atomic_add(shared, WRONG, 1)
-            chunk = atomic_add(shared, CLAIMED + part * LINE, 1)
+            chunk = part * chunks // ranges + atomic_add(shared, CLAIMED + part * LINE, 1)
     leave_team(shared)
 
 
 @kernel
 def pool(run_parallel, threads, total, number_of, tiles, like, lanes_for, scaled, weights_like, stored, features, ids,
          size, offsets, is_open, bags, weights, output, stride, nontemporal):  # fmt: skip
-    """Pool `number_of` features of `total` into the columns of `output`; each thread's bags in so many `tiles`.
+    """Pool `number_of` features of `total` into the columns of `output`, the bags of each in so many `tiles`.
 
     If `is_open`, there is one feature, and the offsets do not tell where its last bag ends: with the last id. The
     kernel gives 0; or a positive number if an id or an offset is bad, and then what was written has no meaning; or LATE
@@ -199,7 +199,7 @@ def pool(run_parallel, threads, total, number_of, tiles, like, lanes_for, scaled
         return np.int64(1)
     shared = at(WORDS, counters)
     ask_team(shared)
-    ranges = max(min(threads, MOST_RANGES, bags), 1)
+    ranges = max(min(threads, MOST_RANGES, number_of * tiles), 1)
     on_team(run_parallel, threads, _pool_share,
             (counters, ranges, number_of, tiles, like, lanes_for, scaled, weights_like, stored, features, ids, size,
              offsets, is_open, bags, weights, output, stride, nontemporal))  # fmt: skip

@@ -63,7 +63,7 @@ class OneTable:
             output = self.like.new_empty(bags, width)
         else:
             run, threads = team.team(size * (8 + self.row_bytes), most_threads())
-            tiles = max(bags // (TILE * threads), 1)
+            tiles = min(max(bags // TILE, threads), bags) or 1
             output = self.tables.result(bags, width)
             nontemporal = self.tables.is_nontemporal(output, self.tables.first)
         code, fixed = self._pool.get(values.dtype) or (None, self._fixed_for_pool(values.dtype))

@@ -183,9 +183,9 @@ class Tables:
         weighted, weights_at = (None, 0) if weights is None else (like(weights), weights.data_ptr())
         for group in self._groups:
             run, threads = team.team(work, most_threads())
-            tiles = max(bags // (TILE * threads), 1 if threads == 1 else -(-4 // group.size))
+            tiles = max(bags // TILE, threads if threads == 1 or group.size == 1 else -(-4 * threads // group.size))
             status = kernels.tables.pool(
-                run, threads, self.features, group.size, tiles, ids, group.lanes, group.scaled,
+                run, threads, self.features, group.size, min(tiles, bags) or 1, ids, group.lanes, group.scaled,
                 weighted, self.stored, group.address, values.data_ptr(), size, offsets.data_ptr(), is_open, bags,
                 weights_at, output.data_ptr(), self.columns, self.is_nontemporal(output, group),
             )  # fmt: skip
