@@ -19,8 +19,8 @@ LATE = -1
 # Looking up rows: a table up to this many bytes is in the caches, and fetching its rows first costs more than it saves;
 # the rows of a larger one are fetched so many entries before they are needed.
 CACHED_TABLE = 1 << 16
-AHEAD, MOST_AHEAD = 16, 64
-PER_AHEAD = 1 << 10  # entries for each row ahead: the longer a call, the less of the table is in the nearest caches
+AHEAD, MOST_AHEAD = 16, 32
+PER_AHEAD = 1 << 12  # entries for each row ahead: the longer a call, the less of the table is in the nearest caches
 
 # Bytes of work that pay for waking one more thread, and chunks per thread, so that an uneven one does no harm.
 GRAIN = 1 << 18

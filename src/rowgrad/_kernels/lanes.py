@@ -227,7 +227,11 @@ def read(context: Any, builder: Any, lanes: Lanes, array: Any, value: Any, start
 
 @intrinsic
 def fetch(typingctx: Any, lanes: Any, array: Any, start: Any) -> Any:
-    """Have the cache lines of `count(lanes)` values of `array` from `start` fetched; the position may be anything."""
+    """Have the cache lines of `count(lanes)` values of `array` from `start` fetched; the position may be anything.
+
+    They come into the second-level cache. What is fetched for many rows would drive out of the first-level cache what
+    is used now: rows of the table, results and ids.
+    """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         byte = ir.IntType(8).as_pointer()
@@ -238,7 +242,7 @@ def fetch(typingctx: Any, lanes: Any, array: Any, start: Any) -> Any:
         # The last one too: arrays of NumPy do not begin where a cache line does.
         for position in (*range(0, lanes.count, LINE // size), lanes.count - 1):
             pointer = builder.bitcast(builder.gep(first, [INT32(position)]), byte)
-            builder.call(function, [pointer, INT32(0), INT32(3), INT32(1)])
+            builder.call(function, [pointer, INT32(0), INT32(2), INT32(1)])
         return context.get_dummy_value()
 
     return types.void(lanes, array, types.intp), codegen

@@ -29,7 +29,7 @@ NUMPY = {
     torch.bfloat16: dtypes.BFLOAT16,
 }
 CACHED = 1 << 20  # bytes of a table whose rows are near enough: they need not be fetched before they are used
-AHEAD = 16  # entries; the rows of larger tables are fetched so long before
+AHEAD = 32  # entries; the rows of larger tables are fetched so long before
 TILE = 2048  # bags of a feature that a thread pools at once
 NONTEMPORAL = 8 << 20  # bytes; larger results are written by non-temporal stores
 KEPT = 4 << 20  # bytes; from here on memory is that of earlier results, in huge pages: the system would give new pages
