@@ -11,7 +11,18 @@ from rowgrad._kernels.kinds import MEAN
 from rowgrad._kernels.lanes import block_start, count, fetch, fill, load, store, store_nontemporal, zeros
 from rowgrad._kernels.raw import fill_range, peek, peek_bounded
 from rowgrad._kernels.sharing import atomic_add, chunk_start, enter, leave, lowest, share
-from rowgrad._kernels.team import COUNTERS, at, has_waited, leave_team, on_team, room
+from rowgrad._kernels.team import (
+    COUNTERS,
+    WITH_RANGES,
+    at,
+    claim,
+    has_waited,
+    leave_team,
+    on_team,
+    ranges_for,
+    room,
+    thread_number,
+)
 
 WORDS = np.empty(0, np.int64)
 WRONG = COUNTERS - 1  # the counter of chunks that have a bad entry
@@ -34,10 +45,10 @@ def _any_wrong(indices, ids, first, last, rows, data_rows):
 
 
 @inline
-def row_of(lanes, indices, i, limit, data_rows, data, width, column, ahead):
+def row_of(lanes, indices, i, data_rows, data, width, column, ahead):
     """A block of columns of the row of entry `i`; that of the entry `ahead` of it is fetched, which is needed soon."""
     if ahead > 0:
-        fetch(lanes, data, peek(indices, min(i + ahead, limit - 1)) * width + column)
+        fetch(lanes, data, peek(indices, i + ahead) * width + column)
     return load(lanes, data, peek_bounded(indices, i, data_rows) * width + column)
 
 
@@ -50,20 +61,23 @@ def sum_segment(lanes, indices, first, last, limit, data_rows, data, width, colu
     head = (last - first) % BLOCK
     if head < 2:
         head += BLOCK
-    total = row_of(lanes, indices, first, limit, data_rows, data, width, column, ahead)
+    stop = min(first + head, last)
+    near = min(ahead, limit - stop)
+    total = row_of(lanes, indices, first, data_rows, data, width, column, near)
     i = first + 1
-    while i < min(first + head, last):
-        total = total + row_of(lanes, indices, i, limit, data_rows, data, width, column, ahead)
+    while i < stop:
+        total = total + row_of(lanes, indices, i, data_rows, data, width, column, near)
         i += 1
     while i < last:  # written out: LLVM would not unroll it
-        run = row_of(lanes, indices, i, limit, data_rows, data, width, column, ahead)
-        run = run + row_of(lanes, indices, i + 1, limit, data_rows, data, width, column, ahead)
-        run = run + row_of(lanes, indices, i + 2, limit, data_rows, data, width, column, ahead)
-        run = run + row_of(lanes, indices, i + 3, limit, data_rows, data, width, column, ahead)
-        run = run + row_of(lanes, indices, i + 4, limit, data_rows, data, width, column, ahead)
-        run = run + row_of(lanes, indices, i + 5, limit, data_rows, data, width, column, ahead)
-        run = run + row_of(lanes, indices, i + 6, limit, data_rows, data, width, column, ahead)
-        run = run + row_of(lanes, indices, i + 7, limit, data_rows, data, width, column, ahead)
+        near = min(ahead, limit - BLOCK - i)
+        run = row_of(lanes, indices, i, data_rows, data, width, column, near)
+        run = run + row_of(lanes, indices, i + 1, data_rows, data, width, column, near)
+        run = run + row_of(lanes, indices, i + 2, data_rows, data, width, column, near)
+        run = run + row_of(lanes, indices, i + 3, data_rows, data, width, column, near)
+        run = run + row_of(lanes, indices, i + 4, data_rows, data, width, column, near)
+        run = run + row_of(lanes, indices, i + 5, data_rows, data, width, column, near)
+        run = run + row_of(lanes, indices, i + 6, data_rows, data, width, column, near)
+        run = run + row_of(lanes, indices, i + 7, data_rows, data, width, column, near)
         total = total + run
         i += BLOCK
     return total
@@ -178,16 +192,16 @@ def pool(workers, chunks, indices, ids, rows, data_rows, data, width, kind, lane
 
 
 @inline
-def _pool_part(counters, chunks, indices, ids, rows, data_rows, data, width, kind, lanes_for, wide, scaled, output,
+def _pool_part(run_parallel, counters, ranges, chunks, indices, ids, rows, data_rows, data, width, kind, lanes_for, wide, scaled, output,
                ahead):  # fmt: skip
     """What a thread of a team does. The team comes together at the end, so chunks are claimed and not waited for."""
-    shared = at(WORDS, counters)
-    chunk = atomic_add(shared, 0, 1)
-    while chunk < chunks:
+    shared, own = at(WORDS, counters), thread_number(run_parallel)
+    chunk = claim(shared, own, ranges, chunks)
+    while chunk >= 0:
         if pool_chunk(indices, ids, chunk, chunks, rows, data_rows, data, width, kind, zeros(lanes_for), wide, scaled,
                        output, False, True, ahead):  # fmt: skip
             atomic_add(shared, WRONG, 1)
-        chunk = atomic_add(shared, 0, 1)
+        chunk = claim(shared, own, ranges, chunks)
     leave_team(shared)
 
 
@@ -203,9 +217,9 @@ def pool_small(run_parallel, threads, chunks, indices, ids, rows, data_rows, dat
         wrong = pool_chunk(indices, ids, 0, 1, rows, data_rows, data, width, kind, zeros(lanes_for), wide, scaled,
                             output, False, True, ahead)  # fmt: skip
         return np.int64(0 if wrong else -1)
-    counters = room(COUNTERS)
+    counters = room(WITH_RANGES)
     on_team(run_parallel, threads, _pool_part,
-            (counters, chunks, indices, ids, rows, data_rows, data, width, kind, lanes_for, wide, scaled, output,
+            (run_parallel, counters, ranges_for(threads, chunks), chunks, indices, ids, rows, data_rows, data, width, kind, lanes_for, wide, scaled, output,
              ahead))  # fmt: skip
     shared = at(WORDS, counters)
     if peek(shared, WRONG) != 0:

@@ -12,18 +12,27 @@ import numpy as np
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.described import AHEAD, COLUMN, FEATURE_FIELDS, KIND, NUMBER, ROWS, TABLE, WIDTH
 from rowgrad._kernels.kinds import LATE
-from rowgrad._kernels.lanes import block_start, count, fill, store, store_nontemporal, zeros
+from rowgrad._kernels.lanes import block_start, count, fetch, fill, store, store_nontemporal, zeros
 from rowgrad._kernels.raw import equal_bytes, lowest_bit, peek, poke
 from rowgrad._kernels.sharing import LINE, atomic_add
 from rowgrad._kernels.sparse_segment import row_of, scale_segment, sum_segment
-from rowgrad._kernels.team import COUNTERS, ask_team, at, at_if, has_waited, leave_team, on_team, room
+from rowgrad._kernels.team import (
+    COUNTERS,
+    WITH_RANGES,
+    ask_team,
+    at,
+    at_if,
+    claim,
+    has_waited,
+    leave_team,
+    on_team,
+    ranges_for,
+    room,
+    thread_number,
+)
 
 WORDS, BYTES = np.empty(0, np.int64), np.empty(0, np.uint8)
 WRONG = COUNTERS - 1  # the counter of parts that have a bad id or offset
-ARRIVED = 0  # the counter of threads that have begun
-CLAIMED = COUNTERS  # from here on, on a line of its own for each range of chunks: how many of them are claimed
-MOST_RANGES = 16  # threads beyond so many share them
-SHARED = CLAIMED + MOST_RANGES * LINE  # words that the threads of a call share
 BAGS = 64  # are pooled before it is looked at how long the next ones are
 MOST_CLASSES = 12  # of lengths, for bags to be pooled in the order of their lengths
 # Bytes of rows of so many bags, for that order. Where there are more, adding them takes longer than the processor needs
@@ -73,11 +82,18 @@ def _keep_starts(offsets, begin, end, stop, starts):
 
 
 @inline
+def _fetch_ahead(lanes, ids, i, size, table, width, column, ahead):
+    """Have the row fetched that is needed so many entries later."""
+    if ahead > 0:
+        fetch(lanes, table, peek(ids, min(i + ahead, size - 1)) * width + column)
+
+
+@inline
 def _copy_rows(lanes, column, ids, first, last, size, rows, width, ahead, table, output, place, stride, nontemporal):
     """Pool bags of one id each."""
     for i in range(first, last):
-        row = row_of(lanes, ids, i, size, rows, table, width, column, ahead)
-        _put(output, place, row, nontemporal)
+        _fetch_ahead(lanes, ids, i, size, table, width, column, ahead)
+        _put(output, place, row_of(lanes, ids, i, rows, table, width, column, 0), nontemporal)
         place += stride
 
 
@@ -86,7 +102,8 @@ def _sum_weighted(lanes, ids, weights, first, last, stop, rows, table, width, co
     """The products of a bag from left to right."""
     total = lanes
     for i in range(first, last):
-        row = row_of(lanes, ids, i, stop, rows, table, width, column, ahead)
+        _fetch_ahead(lanes, ids, i, stop, table, width, column, ahead)
+        row = row_of(lanes, ids, i, rows, table, width, column, 0)
         total = total + row * fill(lanes, peek(weights, i))
     return total
 
@@ -147,39 +164,36 @@ def pool_bags(lanes, scaled, weights, feature, ids, size, offsets, begin, end, l
 
 
 @inline
-def _pool_share(counters, ranges, number_of, tiles, like, lanes_for, scaled, weights_like, stored, features, ids, size,
+def _pool_share(run_parallel, counters, ranges, number_of, tiles, like, lanes_for, scaled, weights_like, stored, features, ids, size,
                 offsets, is_open, bags, weights, output, stride, nontemporal):  # fmt: skip
-    """The part of a thread: its own range of features, one by one, and then what is left of other ranges.
+    """The part of a thread: features that lie side by side, then what is left of other threads' features.
 
     What is hot of a table stays in the caches of one core that way, and threads do not write side by side in the same
     rows of the output: a processor also fetches the lines behind those that it writes, and these would move from core
-    to core. Of one feature, the range is one of bags.
+    to core. Of one feature, a thread has a range of bags.
     """
     shared = at(WORDS, counters)
     entry_weights = at_if(weights_like, weights_like, weights)
-    local = room(LOCAL)
-    own, chunks = atomic_add(shared, ARRIVED, 1) % ranges, number_of * tiles
-    for part in range(own, own + ranges):
-        part = part % ranges
-        chunk = part * chunks // ranges + atomic_add(shared, CLAIMED + part * LINE, 1)
-        while chunk < (part + 1) * chunks // ranges:
-            number = chunk // tiles
-            tile = chunk - number * tiles
-            feature = at(WORDS, features + 8 * FEATURE_FIELDS * number)
-            base, wrong = peek(feature, NUMBER) * bags, False
-            begin, stop = base + tile * bags // tiles, base + (tile + 1) * bags // tiles
-            while begin < stop:
-                end = min(begin + BAGS, stop)
-                place = (begin - base) * stride + peek(feature, COLUMN)
-                last = offset_at(at(like, offsets), end, is_open, bags, size)
-                wrong |= pool_bags(
-                    zeros(lanes_for), scaled, entry_weights, feature, at(like, ids), size, at(like, offsets), begin,
-                    end, last, place, at(stored, peek(feature, TABLE)), at(stored, output), stride, nontemporal, local,
-                )  # fmt: skip
-                begin = end
-            if wrong:
-                atomic_add(shared, WRONG, 1)
-            chunk = part * chunks // ranges + atomic_add(shared, CLAIMED + part * LINE, 1)
+    local, own = room(LOCAL), thread_number(run_parallel)
+    chunk = claim(shared, own, ranges, number_of * tiles)
+    while chunk >= 0:
+        number = chunk // tiles
+        tile = chunk - number * tiles
+        feature = at(WORDS, features + 8 * FEATURE_FIELDS * number)
+        base, wrong = peek(feature, NUMBER) * bags, False
+        begin, stop = base + tile * bags // tiles, base + (tile + 1) * bags // tiles
+        while begin < stop:
+            end = min(begin + BAGS, stop)
+            place = (begin - base) * stride + peek(feature, COLUMN)
+            last = offset_at(at(like, offsets), end, is_open, bags, size)
+            wrong |= pool_bags(
+                zeros(lanes_for), scaled, entry_weights, feature, at(like, ids), size, at(like, offsets), begin, end,
+                last, place, at(stored, peek(feature, TABLE)), at(stored, output), stride, nontemporal, local,
+            )  # fmt: skip
+            begin = end
+        if wrong:
+            atomic_add(shared, WRONG, 1)
+        chunk = claim(shared, own, ranges, number_of * tiles)
     leave_team(shared)
 
 
@@ -192,16 +206,16 @@ def pool(run_parallel, threads, total, number_of, tiles, like, lanes_for, scaled
     kernel gives 0; or a positive number if an id or an offset is bad, and then what was written has no meaning; or LATE
     if all is well, but a thread of the team came late.
     """
-    counters = room(SHARED)
+    counters = room(WITH_RANGES)
     if bags > 0 and peek(at(like, offsets), 0) != 0:
         return np.int64(1)
     if offset_at(at(like, offsets), total * bags, is_open, bags, size) != size:
         return np.int64(1)
     shared = at(WORDS, counters)
     ask_team(shared)
-    ranges = max(min(threads, MOST_RANGES, number_of * tiles), 1)
+    ranges = ranges_for(threads, number_of * tiles)
     on_team(run_parallel, threads, _pool_share,
-            (counters, ranges, number_of, tiles, like, lanes_for, scaled, weights_like, stored, features, ids, size,
+            (run_parallel, counters, ranges, number_of, tiles, like, lanes_for, scaled, weights_like, stored, features, ids, size,
              offsets, is_open, bags, weights, output, stride, nontemporal))  # fmt: skip
     wrong = peek(shared, WRONG)
     return wrong if wrong != 0 or not has_waited(shared) else np.int64(LATE)

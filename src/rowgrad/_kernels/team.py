@@ -11,6 +11,7 @@ NumPy takes longer than a small kernel. `at` makes an array of an address, withi
 import sys
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils, lowering
@@ -29,6 +30,9 @@ MOST_PHASES = 4
 COUNTERS = (MOST_PHASES + 1) * STRIDE  # those of phases, and room for what kernels count themselves
 FINISHED = COUNTERS - LINE  # the clock when the first thread had nothing left to do
 STARTED = FINISHED + 1  # the clock before the team was asked
+CLAIMED = COUNTERS  # from here on, on a line of its own for each range of chunks: how many of them are claimed
+MOST_RANGES = 16  # threads beyond so many share them
+WITH_RANGES = CLAIMED + MOST_RANGES * LINE  # words of counters, these included
 
 
 def _array_at(context: Any, builder: Any, array: Any, address: Any) -> Any:
@@ -85,9 +89,10 @@ def room(typingctx: Any, words: Any) -> Any:
 
 @intrinsic
 def on_team(typingctx: Any, run_parallel: Any, threads: Any, body: Any, args: Any) -> Any:
-    """Let `threads` threads call ``body(*args)``, by the function GOMP_parallel at the address `run_parallel`.
+    """Let `threads` threads call ``body(*args)``; it returns when all calls have ended.
 
-    If that is 0, this thread alone does. It returns when all calls have ended.
+    `run_parallel` is where the addresses of GOMP_parallel and omp_get_thread_num stand; if it is 0, this thread alone
+    does.
     """
     signature = body.get_call_type(typingctx, tuple(args), {})
 
@@ -126,10 +131,30 @@ def _make_task(builder: Any, given: Any, call: Any) -> tuple[Any, Any]:
     return task, builder.bitcast(shared, BYTES)
 
 
-def _run(builder: Any, start: Any, threads: Any, task: Any, address: Any) -> None:
+def _run(builder: Any, functions: Any, threads: Any, task: Any, address: Any) -> None:
     """Code that lets the team run the task."""
-    kind = ir.FunctionType(ir.VoidType(), [task.type, BYTES, INT32, INT32]).as_pointer()
-    builder.call(builder.inttoptr(start, kind), [task, address, builder.trunc(threads, INT32), INT32(0)])
+    kind = ir.FunctionType(ir.VoidType(), [task.type, BYTES, INT32, INT32])
+    builder.call(_function(builder, functions, 0, kind), [task, address, builder.trunc(threads, INT32), INT32(0)])
+
+
+def _function(builder: Any, functions: Any, number: int, kind: Any) -> Any:
+    """Code that reads one of the team's functions."""
+    first = builder.inttoptr(functions, kind.as_pointer().as_pointer())
+    return builder.load(builder.gep(first, [INT64(number)]))
+
+
+@intrinsic
+def thread_number(typingctx: Any, run_parallel: Any) -> Any:
+    """The number of this thread in the team, from 0 on: the same in each call, so that it finds its caches warm."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        found = cgutils.alloca_once_value(builder, INT64(0))
+        with builder.if_then(builder.icmp_unsigned("!=", args[0], INT64(0))):
+            number = builder.call(_function(builder, args[0], 1, ir.FunctionType(INT32, [])), [])
+            builder.store(builder.zext(number, INT64), found)
+        return builder.load(found)
+
+    return types.int64(types.int64), codegen
 
 
 def _run_on_new(builder: Any, threads: Any, task: Any, address: Any) -> None:
@@ -224,6 +249,27 @@ class SharedCompiler(KernelCompiler):
                 (_SharedLowering if step is NativeLowering else step, text) for step, text in pipeline.passes
             ]
         return pipelines
+
+
+@inline
+def ranges_for(threads, chunks):
+    """Into how many ranges chunks are divided: one for each thread."""
+    return max(min(threads, MOST_RANGES, chunks), 1)
+
+
+@inline
+def claim(counters, number, ranges, chunks):
+    """The next chunk for the thread of this number: of its own range, then of what is left of others; -1 if none is.
+
+    A thread so begins with the same chunks in each call, and has in its core's caches what it needed for them before.
+    """
+    for turn in range(ranges):
+        part = (number + turn) % ranges
+        begin, end = part * chunks // ranges, (part + 1) * chunks // ranges
+        chunk = begin + atomic_add(counters, CLAIMED + part * LINE, 1)
+        if chunk < end:
+            return chunk
+    return np.int64(-1)
 
 
 @inline

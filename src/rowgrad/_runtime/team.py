@@ -11,6 +11,7 @@ import re
 import sys
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 GRAIN = 1 << 17  # bytes of work for which a second thread pays
 LEAST_ALONE, MOST_ALONE = 32, 4096  # calls that the team is not asked for after it was late
@@ -18,10 +19,11 @@ LEAST_ALONE, MOST_ALONE = 32, 4096  # calls that the team is not asked for after
 _alone = 0  # calls that will not be shared
 _next_alone = LEAST_ALONE
 _forked = False
+_kept: list[Any] = []  # what kernels have the address of
 
 
 def team(work: int, most: int) -> tuple[int, int]:
-    """The address of what runs a kernel on the team, and its number of threads, at most `most`; (0, 1) without a team.
+    """The address of the team's functions, and its number of threads, at most `most`; (0, 1) without a team.
 
     `work` is about how many bytes the call moves.
     """
@@ -40,7 +42,7 @@ def team(work: int, most: int) -> tuple[int, int]:
     if _alone:
         _alone -= 1
         return 0, 1
-    address = _run_parallel(torch.__file__)
+    address = _functions(torch.__file__)
     return (address, threads) if address else (0, 1)
 
 
@@ -68,14 +70,17 @@ def ask_again() -> None:
 
 
 @cache
-def _run_parallel(torch_file: str) -> int:
-    """The address of GOMP_parallel in the OpenMP library that PyTorch uses, or 0 if there is none."""
+def _functions(torch_file: str) -> int:
+    """Where the addresses of GOMP_parallel and omp_get_thread_num of PyTorch's OpenMP library stand; 0 without one."""
     for path in _libraries(torch_file):
         try:
-            function = ctypes.CDLL(path).GOMP_parallel
+            library = ctypes.CDLL(path)
+            functions = library.GOMP_parallel, library.omp_get_thread_num
         except (OSError, AttributeError):
             continue
-        return ctypes.cast(function, ctypes.c_void_p).value or 0
+        addresses = (ctypes.c_void_p * 2)(*(ctypes.cast(function, ctypes.c_void_p) for function in functions))
+        _kept.append(addresses)
+        return ctypes.addressof(addresses)
     return 0
 
 
