@@ -43,6 +43,21 @@ def test_ranges() -> None:
         value += np.float32(0.1)
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("rows", [7, 40_000])  # for one thread, and for several with chunks of their own
+def test_ranges_of_whole_numbers(dtype: Any, rows: int) -> None:
+    random = np.random.default_rng(rows)
+    starts = random.integers(-50, 50, rows).astype(dtype)
+    limits = (starts + random.integers(-30, 40, rows)).astype(dtype)
+    deltas = (random.integers(1, 5, rows) * random.choice([-1, 1], rows)).astype(dtype)
+    starts[-1], limits[-1], deltas[-1] = np.iinfo(dtype).max - 20, np.iinfo(dtype).max, 3
+    found = raw_ops.RaggedRange(starts, limits, deltas)
+    wanted = [np.arange(*row, dtype=dtype) for row in zip(starts, limits, deltas, strict=True)]
+    assert found.rt_nested_splits.tolist() == [0, *np.cumsum([row.size for row in wanted]).tolist()]
+    assert found.rt_dense_values.dtype == dtype
+    np.testing.assert_array_equal(found.rt_dense_values, np.concatenate(wanted))
+
+
 def test_nested() -> None:
     rows = [[[1, 2], []], [], [[3]]]
     tensor = RaggedTensor.from_list(rows)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from rowgrad._kernels.compile import inline, kernel
+from rowgrad._kernels.lanes import count, fill, load, store, zeros
 from rowgrad._kernels.raw import peek, poke
 from rowgrad._kernels.sharing import chunk_start, enter, leave, share
 
@@ -154,6 +155,30 @@ def add_up(workers, chunks, splits, rows, starts, steps, output):
             for at in range(peek(splits, row), peek(splits, row + 1)):
                 output[at] = value
                 value += step
+    leave(workers, seen)
+
+
+@kernel
+def count_up(workers, chunks, splits, rows, starts, steps, lanes_for, numbers, output):
+    """The same for whole numbers, a vector at a time; `numbers` are 0, 1, 2 and so on, as many as it has.
+
+    A vector may reach into the rows that follow in the chunk, which are written later.
+    """
+    seen = enter(workers)
+    counted = load(zeros(lanes_for), numbers, 0)
+    for chunk in share(workers, 0, chunks):
+        first, last = chunk_start(chunk, chunks, rows), chunk_start(chunk + 1, chunks, rows)
+        stop = peek(splits, last)
+        for row in range(first, last):
+            step, end = fill(counted, peek(steps, row)), peek(splits, row + 1)
+            value, leap = fill(counted, peek(starts, row)) + step * counted, step * fill(counted, count(counted))
+            for at in range(peek(splits, row), end, count(counted)):
+                if at + count(counted) <= stop:
+                    store(output, at, value)
+                else:
+                    for rest in range(at, end):
+                        poke(output, rest, peek(starts, row) + (rest - peek(splits, row)) * peek(steps, row))
+                value = value + leap
     leave(workers, seen)
 
 

@@ -192,8 +192,8 @@ def pool(workers, chunks, indices, ids, rows, data_rows, data, width, kind, lane
 
 
 @inline
-def _pool_part(run_parallel, counters, ranges, chunks, indices, ids, rows, data_rows, data, width, kind, lanes_for, wide, scaled, output,
-               ahead):  # fmt: skip
+def _pool_part(run_parallel, counters, ranges, chunks, indices, ids, rows, data_rows, data, width, kind, lanes_for,
+               wide, scaled, output, ahead):  # fmt: skip
     """What a thread of a team does. The team comes together at the end, so chunks are claimed and not waited for."""
     shared, own = at(WORDS, counters), thread_number(run_parallel)
     chunk = claim(shared, own, ranges, chunks)
@@ -219,8 +219,8 @@ def pool_small(run_parallel, threads, chunks, indices, ids, rows, data_rows, dat
         return np.int64(0 if wrong else -1)
     counters = room(WITH_RANGES)
     on_team(run_parallel, threads, _pool_part,
-            (run_parallel, counters, ranges_for(threads, chunks), chunks, indices, ids, rows, data_rows, data, width, kind, lanes_for, wide, scaled, output,
-             ahead))  # fmt: skip
+            (run_parallel, counters, ranges_for(threads, chunks), chunks, indices, ids, rows, data_rows, data, width,
+             kind, lanes_for, wide, scaled, output, ahead))  # fmt: skip
     shared = at(WORDS, counters)
     if peek(shared, WRONG) != 0:
         return np.int64(0)

@@ -164,8 +164,8 @@ def pool_bags(lanes, scaled, weights, feature, ids, size, offsets, begin, end, l
 
 
 @inline
-def _pool_share(run_parallel, counters, ranges, number_of, tiles, like, lanes_for, scaled, weights_like, stored, features, ids, size,
-                offsets, is_open, bags, weights, output, stride, nontemporal):  # fmt: skip
+def _pool_share(run_parallel, counters, ranges, number_of, tiles, like, lanes_for, scaled, weights_like, stored,
+                features, ids, size, offsets, is_open, bags, weights, output, stride, nontemporal):  # fmt: skip
     """The part of a thread: features that lie side by side, then what is left of other threads' features.
 
     What is hot of a table stays in the caches of one core that way, and threads do not write side by side in the same
@@ -215,7 +215,7 @@ def pool(run_parallel, threads, total, number_of, tiles, like, lanes_for, scaled
     ask_team(shared)
     ranges = ranges_for(threads, number_of * tiles)
     on_team(run_parallel, threads, _pool_share,
-            (run_parallel, counters, ranges, number_of, tiles, like, lanes_for, scaled, weights_like, stored, features, ids, size,
-             offsets, is_open, bags, weights, output, stride, nontemporal))  # fmt: skip
+            (run_parallel, counters, ranges, number_of, tiles, like, lanes_for, scaled, weights_like, stored, features,
+             ids, size, offsets, is_open, bags, weights, output, stride, nontemporal))  # fmt: skip
     wrong = peek(shared, WRONG)
     return wrong if wrong != 0 or not has_waited(shared) else np.int64(LATE)

@@ -14,6 +14,8 @@ from rowgrad._runtime.memory import allocate
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError
 
+VECTOR = 64  # bytes that are counted up at once
+
 
 def ragged_range(starts: Array, limits: Array, deltas: Array, *, Tsplits: str = "int64") -> RaggedRows:
     given = {"starts": starts, "limits": limits, "deltas": deltas}
@@ -45,7 +47,13 @@ def ragged_range(starts: Array, limits: Array, deltas: Array, *, Tsplits: str = 
         if begin.dtype.itemsize == 2:
             return RaggedRows(splits, _range_values(begin, step, counts))
     values = allocate(int(splits[-1]), begin.dtype, argument="limits")
-    Workers(values.nbytes).run(kernels.ragged_rows.add_up, splits, rows, begin, step, values)
+    workers = Workers(values.nbytes)
+    if begin.dtype.kind in "iu":
+        numbers = np.arange(VECTOR // begin.itemsize, dtype=begin.dtype)
+        lanes = kernels.lanes.lanes_for(begin.dtype, numbers.size)
+        workers.run(kernels.ragged_rows.count_up, splits, rows, begin, step, lanes, numbers, values)
+    else:
+        workers.run(kernels.ragged_rows.add_up, splits, rows, begin, step, values)
     return RaggedRows(splits, values)
 
 

@@ -41,8 +41,8 @@ class ShardedEmbeddingBagCollection(EmbeddingBagCollection):
 
     Each rank passes its part of the batch and gets its pooled rows. A step exchanges counts, ids, rows, counts again,
     and gradients: five messages between two ranks, for any number of tables. Ranks of one machine share memory, and
-    meet three times. All ranks must call the collection, and its backward pass, equally often and in the same order, also
-    with empty batches.
+    meet three times. All ranks must call the collection, and its backward pass, equally often and in the same order,
+    also with empty batches.
 
     Parameters
     ----------
