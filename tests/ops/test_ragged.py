@@ -44,7 +44,7 @@ def test_ranges() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
-@pytest.mark.parametrize("rows", [7, 40_000])  # for one thread, and for several with chunks of their own
+@pytest.mark.parametrize("rows", [7, 40_000])  # for one thread, and for several
 def test_ranges_of_whole_numbers(dtype: Any, rows: int) -> None:
     random = np.random.default_rng(rows)
     starts = random.integers(-50, 50, rows).astype(dtype)
