@@ -19,14 +19,25 @@ from rowgrad._kernels.raw import peek, poke, prefetch
 from rowgrad._kernels.sharing import atomic_add, share
 from rowgrad._kernels.tables import WORDS, WRONG
 from rowgrad._kernels.tables_entries import PLACE_BITS, PLACES, item_at, list_items, pack, table_at
-from rowgrad._kernels.team import COUNTERS, ask_team, at, at_if, has_waited, leave_team, on_team, room
+from rowgrad._kernels.team import (
+    WITH_RANGES,
+    ask_team,
+    at,
+    at_if,
+    claim,
+    has_waited,
+    leave_team,
+    on_team,
+    ranges_for,
+    room,
+    thread_number,
+)
 
 NUMBERS = 11  # of an optimizer's formula
 AHEAD = 12  # entries; what they need from a large table is fetched so long before
 GRADS_AHEAD = 32  # the same for gradients, whose rows lie far apart
 SLOTS, FORMULA = np.empty(0, np.int32), np.empty(0, np.float64)
 CACHED = 1 << 20  # bytes of a table that is in the caches anyway
-HERE = COUNTERS - 2  # the counter of threads that have come
 
 
 @inline
@@ -95,21 +106,22 @@ def _change(lanes, rule, table, stored, sums, numbers, slot_rows, slot_of, slots
 
 
 @inline
-def _step_share(counters, items, number_of, parts, like, lanes_for, wide, scaled, weights_like, stored, rule, tables,
-                features, numbers, ids, offsets, is_open, bags, weights, grads, stride, apart, words, factors, scratch,
-                spread, slots_at, maps, map_size):  # fmt: skip
+def _step_share(run_parallel, counters, ranges, items, number_of, parts, like, lanes_for, wide, scaled, weights_like,
+                stored, rule, tables, features, numbers, ids, offsets, is_open, bags, weights, grads, stride, apart,
+                words, factors, scratch, spread, slots_at, maps, map_size):  # fmt: skip
     """The part of a thread; it has scratch of its own from `scratch` on, `spread` bytes further for each thread."""
     shared, packed, lanes = at(WORDS, counters), at(WORDS, words), zeros(lanes_for)
     entry_factors = at_if(scaled, lanes_for, factors)
     entry_weights = at_if(weights_like, weights_like, weights)
-    who = atomic_add(shared, HERE, 1)
+    who = thread_number(run_parallel)
     mine, slot_of = scratch + who * spread, at(SLOTS, maps + who * map_size)
     for number in share((shared, shared), 0, number_of * parts):
         if pack(item_at(items, number), table_at(tables, number // parts), features, at(like, ids), at(like, offsets),
                 is_open, bags, stride, packed, entry_factors, entry_weights):  # fmt: skip
             atomic_add(shared, WRONG, 1)
     if peek(shared, WRONG) == 0:
-        for number in share((shared, shared), 1, number_of * parts):
+        number = claim(shared, who, ranges, number_of * parts)
+        while number >= 0:
             item, table = item_at(items, number), table_at(tables, number // parts)
             slot_rows, width = at(SLOTS, mine + slots_at), peek(table, WIDTH)
             span = (width + count(lanes) - 1) // count(lanes) * count(lanes)
@@ -121,6 +133,7 @@ def _step_share(counters, items, number_of, parts, like, lanes_for, wide, scaled
             if number % parts == 0 and peek(table, STEPS) != 0:
                 steps = at(WORDS, peek(table, STEPS))
                 poke(steps, 0, peek(steps, 0) + 1)
+            number = claim(shared, who, ranges, number_of * parts)
     leave_team(shared)
 
 
@@ -134,13 +147,13 @@ def step(run_parallel, threads, number_of, parts, like, lanes_for, wide, scaled,
     each row and thread, and are zeros again at the end. Elements of the gradient may be elsewhere than the others:
     `apart` tells from which one on, how many, and how much further.
     """
-    counters = room(COUNTERS)
+    counters = room(WITH_RANGES)
     list_items(items, tables, number_of, parts, at(like, ids), at(like, offsets), is_open, bags, size, per)
     shared = at(WORDS, counters)
     ask_team(shared)
     on_team(run_parallel, threads, _step_share,
-            (counters, items, number_of, parts, like, lanes_for, wide, scaled, weights_like, stored, rule, tables,
-             features, numbers, ids, offsets, is_open, bags, weights, grads, stride, apart, words, factors, scratch,
-             spread, slots_at, maps, map_size))  # fmt: skip
+            (run_parallel, counters, ranges_for(threads, number_of * parts), items, number_of, parts, like, lanes_for,
+             wide, scaled, weights_like, stored, rule, tables, features, numbers, ids, offsets, is_open, bags, weights,
+             grads, stride, apart, words, factors, scratch, spread, slots_at, maps, map_size))  # fmt: skip
     wrong = peek(shared, WRONG)
     return wrong if wrong != 0 or not has_waited(shared) else np.int64(LATE)
