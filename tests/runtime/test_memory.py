@@ -75,7 +75,8 @@ def test_results_written_by_non_temporal_stores_are_the_same(
     def results() -> list[bytes]:
         pooled = rowgrad.sparse_segment_mean(table, ids, bags, 1000, out=_used((1000, width), dtype))
         dense = rowgrad.sparse_segment_mean_grad(pooled, ids * 3, bags, 1000, out=_used((1000, width), dtype))
-        return [pooled.tobytes(), dense.tobytes()]
+        summed = rowgrad.segment_sum(table[ids], bags, out=_used((int(bags[-1]) + 1, width), dtype))
+        return [pooled.tobytes(), dense.tobytes(), summed.tobytes()]
 
     expected = results()
     monkeypatch.setattr(memory, "NONTEMPORAL", 0)

@@ -16,14 +16,14 @@ from numba import types
 from numba.extending import intrinsic
 
 from rowgrad._kernels.compile import inline, kernel
-from rowgrad._kernels.lanes import block_start, count, fill, load, store, take_last, zeros
+from rowgrad._kernels.lanes import block_start, count, fill, load, put_result, store, take_last, zeros
 from rowgrad._kernels.raw import fill_range, peek, peek_bounded, poke, prefetch
 from rowgrad._kernels.sharing import chunk_start, enter, leave, lowest, share
 
 LONG = 16  # rows of a segment from which on packets have four totals
 BLOCK = 2048  # entries that are checked, then reduced while they are in the cache
 FAR = 4 << 20  # bytes of data that do not stay in the caches: rows are fetched ahead; in the caches that costs 10 %
-AHEAD = 64  # rows
+AHEAD = 10 << 10  # bytes
 LONG_RUNS = 4  # a block whose segments have so many rows on average is reduced segment by segment
 
 # The reductions. The larger of two equal values, or of a NaN and a number, is the earlier one or the later one.
@@ -149,7 +149,7 @@ def _reduce_runs(lanes, kind, start, mean, ids, first, last, rows, data, width, 
 
 
 @inline
-def _reduce_short(lanes, kind, start, ids, first, last, rows, data, is_far, width, column, output):
+def _reduce_short(lanes, kind, start, ids, first, last, rows, data, is_far, width, column, output, nontemporal):
     """The same for segments of less than `LONG` rows; tells whether there were others, which are left as they are."""
     any_long = False
     while first < last:
@@ -159,10 +159,10 @@ def _reduce_short(lanes, kind, start, ids, first, last, rows, data, is_far, widt
         total = combine(kind, fill(lanes, start[0]), alone)
         while end < last and peek(ids, end) == segment:
             if is_far:
-                prefetch(data, (end + AHEAD) * width + column)
+                prefetch(data, end * width + column + AHEAD // data.itemsize)
             total = combine(kind, total, load(lanes, data, end * width + column))
             end += 1
-        store(output, segment * width + column, choose(end == first + 1, alone, total))
+        put_result(output, segment * width + column, choose(end == first + 1, alone, total), nontemporal)
         any_long |= end - first >= LONG
         first = end
     return any_long
@@ -242,12 +242,12 @@ def _next_block(ids, first, stop, rows, before, width, empty, output):
 
 @kernel
 def reduce_wide(workers, chunks, ids, rows, data, width, packed, packed_kind, kind, start, empty, lanes_for, output,
-                bad):  # fmt: skip
+                nontemporal, bad):  # fmt: skip
     """Reduce runs of equal ids; returns -1, or a position before the first bad id.
 
     `packed` columns, of which there are some, are reduced by `packed_kind`, the others by `kind`, both from `start[0]`
-    on. Rows without a segment become `empty[0]`. `lanes_for` must fit into the packed columns. `bad` has room for a
-    position per chunk.
+    on. Rows without a segment become `empty[0]`. `lanes_for` must fit into the packed columns. If `nontemporal`,
+    rows of short segments are written by non-temporal stores. `bad` has room for a position per chunk.
     """
     seen = enter(workers)
     lanes = zeros(lanes_for)
@@ -266,7 +266,7 @@ def reduce_wide(workers, chunks, ids, rows, data, width, packed, packed_kind, ki
                 for column in range(0, width, count(lanes)):
                     here = block_start(lanes, column, width)
                     is_mixed = _reduce_short(lanes, kind, start, ids, first, last, rows, data, is_far, width, here,
-                                             output)  # fmt: skip
+                                             output, nontemporal)  # fmt: skip
             before = peek_bounded(ids, last - 1, rows)
             while first < last and is_mixed:
                 segment = peek_bounded(ids, first, rows)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from rowgrad._kernels.compile import inline, kernel
-from rowgrad._kernels.lanes import block_start, count, fill, load, store, store_nontemporal, zeros
+from rowgrad._kernels.lanes import block_start, count, fill, load, put_result, store_nontemporal, zeros
 from rowgrad._kernels.raw import fill_range, known, peek
 from rowgrad._kernels.sharing import chunk_start, enter, leave, share
 
@@ -15,14 +15,6 @@ def _times(lanes, indices, side, entry, weights, values, inner, width, here):
     is_out = np.uint64(source) >= np.uint64(inner)
     source = np.int64(0) if is_out else source
     return load(lanes, values, source * width + here) * fill(lanes, peek(weights, entry)), is_out
-
-
-@inline
-def _put(lanes, output, at, total, nontemporal):
-    if nontemporal:
-        store_nontemporal(output, at, total)
-    else:
-        store(output, at, total)
 
 
 @inline
@@ -80,7 +72,7 @@ def multiply(workers, chunks, indices, side, weights, values, rows, inner, width
                 wrong |= is_out
                 total = total + term
                 last += 1
-            _put(lanes, output, row * columns, total, nontemporal)
+            put_result(output, row * columns, total, nontemporal)
             if wide is not None:
                 for column in range(count(lanes), columns, count(lanes)):
                     here = block_start(lanes, column, columns)
@@ -89,7 +81,7 @@ def multiply(workers, chunks, indices, side, weights, values, rows, inner, width
                         term, is_out = _times(lanes, indices, side, entry, weights, values, inner, columns, here)
                         wrong |= is_out
                         total = total + term
-                    _put(lanes, output, row * columns + here, total, nontemporal)
+                    put_result(output, row * columns + here, total, nontemporal)
             done = row
             first = last
         # The caller's memory may have changed since the last row was read.

@@ -8,7 +8,7 @@ import numpy as np
 
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.kinds import MEAN
-from rowgrad._kernels.lanes import block_start, count, fetch, fill, load, store, store_nontemporal, zeros
+from rowgrad._kernels.lanes import block_start, count, fetch, fill, load, put_result, zeros
 from rowgrad._kernels.raw import fill_range, peek, peek_bounded
 from rowgrad._kernels.sharing import atomic_add, chunk_start, enter, leave, lowest, share
 from rowgrad._kernels.team import (
@@ -102,10 +102,7 @@ def _pool_columns(lanes, scaled, indices, first, last, data_rows, data, width, h
     total = sum_segment(lanes, indices, first, last, indices.size, data_rows, data, width, here, ahead)
     if scaled is not None:
         total = scale_segment(total, last - first, kind)
-    if nontemporal:
-        store_nontemporal(output, segment * width + here, total)
-    else:
-        store(output, segment * width + here, total)
+    put_result(output, segment * width + here, total, nontemporal)
 
 
 @inline

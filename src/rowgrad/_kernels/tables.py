@@ -12,7 +12,7 @@ import numpy as np
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.described import AHEAD, COLUMN, FEATURE_FIELDS, KIND, NUMBER, ROWS, TABLE, WIDTH
 from rowgrad._kernels.kinds import LATE
-from rowgrad._kernels.lanes import block_start, count, fetch, fill, store, store_nontemporal, zeros
+from rowgrad._kernels.lanes import block_start, count, fetch, fill, put_result, zeros
 from rowgrad._kernels.raw import equal_bytes, lowest_bit, peek, poke
 from rowgrad._kernels.sharing import LINE, atomic_add
 from rowgrad._kernels.sparse_segment import row_of, scale_segment, sum_segment
@@ -58,14 +58,6 @@ def offset_at(offsets, bag, is_open, bags, size):
 
 
 @inline
-def _put(output, place, total, nontemporal):
-    if nontemporal:
-        store_nontemporal(output, place, total)
-    else:
-        store(output, place, total)
-
-
-@inline
 def _keep_starts(offsets, begin, end, stop, starts):
     """Keep where bags begin, and behind them where the last one ends; the least and the greatest length of a bag.
 
@@ -93,7 +85,7 @@ def _copy_rows(lanes, column, ids, first, last, size, rows, width, ahead, table,
     """Pool bags of one id each."""
     for i in range(first, last):
         _fetch_ahead(lanes, ids, i, size, table, width, column, ahead)
-        _put(output, place, row_of(lanes, ids, i, rows, table, width, column, 0), nontemporal)
+        put_result(output, place, row_of(lanes, ids, i, rows, table, width, column, 0), nontemporal)
         place += stride
 
 
@@ -127,7 +119,7 @@ def _sum_bags(lanes, scaled, weights, column, ids, starts, lengths, bags, classe
                 total = sum_segment(lanes, ids, first, last, size, rows, table, width, column, ahead)
                 if scaled is not None:
                     total = scale_segment(total, last - first, kind)
-            _put(output, place + bag * stride, total, nontemporal)
+            put_result(output, place + bag * stride, total, nontemporal)
 
 
 @inline

@@ -55,7 +55,7 @@ def _sorted_part(shared, chunks, ids, rows, data, width, packed, is_packed, redu
                                lanes_for, output, _bad_at(shared))  # fmt: skip
     else:
         wrong = _reduce_wide(workers_at(shared, 0), chunks, ids, rows, data, width, packed, reduction, reduction, zero,
-                             none, lanes_for, output, _bad_at(shared))  # fmt: skip
+                             none, lanes_for, output, False, _bad_at(shared))  # fmt: skip
     return np.int64(DONE) if wrong < 0 else np.int64(LEFT)
 
 

@@ -19,7 +19,7 @@ from rowgrad._ops.pins import INT64_MAX, Pin
 from rowgrad._ops.sparse_segment_grad import G
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import IDS, NUMBERS, REALS, Array
-from rowgrad._runtime.memory import allocate, place
+from rowgrad._runtime.memory import allocate, is_nontemporal, place
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError, RowgradError
 
@@ -113,7 +113,8 @@ def _sorted(name: str, data: Array, segment_ids: Array, num_segments: Any = None
             flat, results, empty = flat.view(stored), results.view(stored), empty.view(stored)
         if packed:
             wrong = workers.run(kernels.segments.reduce_wide, ids, rows, flat, width, packed, packed_kind, kind,
-                                values.sorted_start, empty, lanes, results, bad)  # fmt: skip
+                                values.sorted_start, empty, lanes, results,
+                                is_nontemporal(output, width * data.itemsize), bad)  # fmt: skip
         else:
             is_mean = name == "Mean" and data.dtype.kind not in "iu"
             wrong = workers.run(kernels.segments.reduce_narrow, ids, rows, flat, width, kind, values.sorted_start,
