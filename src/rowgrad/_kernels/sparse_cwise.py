@@ -46,7 +46,7 @@ def _place(indices, i, rank, strides, limits):
     place, is_out = np.int64(0), False
     for axis in range(known(rank, 2)):
         here = peek(indices, i * known(rank, 2) + axis)
-        is_out |= np.uint64(here) >= np.uint64(peek(limits, axis))
+        is_out |= bool(np.uint64(here) >= np.uint64(peek(limits, axis)))
         place += here * peek(strides, axis)
     return np.int64(0) if is_out else place, is_out
 
