@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from importlib import import_module, util
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from rowgrad._kernels.kinds import MEAN, SMALL
 from rowgrad._ops import OPERATORS, Operator
 from rowgrad._ops.attributes import check_attributes
 from rowgrad._ops.enlarged import backwards, enlarged, entries, first_accepted, has_rows
-from rowgrad._ops.order import LARGE_CALL
+from rowgrad._ops.order import LARGE_CALL, order_ids
 from rowgrad._ops.results import RowGradient
 from rowgrad._runtime import checksums, dtypes, team, text_columns
 from rowgrad._runtime.threads import Workers
@@ -44,6 +45,7 @@ def tasks() -> list[tuple[str, Callable[[], Any]]]:
             found += [(f"{operator.name} float32, {width} wide", task)
                       for width in WIDTHS for task in _tasks(operator, "float32", width)]  # fmt: skip
     found += [(f"large gradients {dtype}", partial(_sum_many, dtypes.NUMPY[dtype])) for dtype in dtypes.FLOATS]
+    found.append(("large ids", _sort_many))
     found += [(f"SparseFillEmptyRowsGrad {dtype}, no row empty", partial(_take_back, dtypes.NUMPY[dtype]))
               for dtype in OPERATORS["SparseFillEmptyRowsGrad"].types["T"]]  # fmt: skip
     for name in USUAL:
@@ -112,6 +114,12 @@ def _sum_many(dtype: "np.dtype[Any]") -> None:
     Workers(0).run(kernels.sparse_segment_grad.scales, MEAN, np.ones(1, np.int64), factors)
     ids, grad = np.arange(2 * SMALL), np.zeros((2 * SMALL, 3), dtype)
     OPERATORS["SparseSegmentMeanGrad"](grad, ids, ids, 2 * SMALL, out=np.empty_like(grad))
+
+
+def _sort_many() -> None:
+    """Large calls take ids of either type as they are."""
+    for rows, partners in product((np.int64, np.int32), repeat=2):
+        order_ids(Workers(0), np.zeros(LARGE_CALL, rows), np.zeros(LARGE_CALL, partners), 1, 1)
 
 
 def _take_back(dtype: "np.dtype[Any]") -> None:

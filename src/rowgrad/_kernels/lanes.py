@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
+from llvmlite.binding import get_host_cpu_features
 from numba import types
 from numba.core import cgutils
 from numba.core.imputils import lower_builtin
@@ -77,7 +78,9 @@ def _struct(vector: Any, lanes: Lanes) -> Any:
 
 
 WIDTHS = (256, 128, 64, 32, 16)  # bytes in a vector; wider ones would not stay in registers
-STEP = 32  # bytes; rows of a multiple of it, up to the widest, can be summed in one pass (see `lanes_for_rows`)
+# Bytes of a row that can be summed in one pass (see `lanes_for_rows`): half of the vector registers hold its sums.
+WIDEST = 512 if get_host_cpu_features().get("avx512f") else 256
+STEP = 32  # bytes; rows of a multiple of it have vectors of their own width
 PASS = 96  # what a further pass over a segment costs, in bytes of a row
 UNEVEN = 16  # dimensions of what stands for a width that is no power of two, beside its steps
 
@@ -100,7 +103,7 @@ def lanes_for_rows(sums: "np.dtype[Any]", width: int) -> "np.ndarray[Any, Any]":
     Kernels are compiled for more widths then.
     """
     row = width * sums.itemsize
-    wide = [nbytes for nbytes in range(STEP, WIDTHS[0] + 1, STEP) if nbytes <= row]
+    wide = [nbytes for nbytes in range(STEP, WIDEST + 1, STEP) if nbytes <= row]
     if not wide:
         return lanes_for(sums, width)
     best = min(wide, key=lambda nbytes: (-(-row // nbytes) * (nbytes + PASS), -nbytes))

@@ -14,7 +14,18 @@ import numpy as np
 
 from rowgrad._kernels.compile import inline, kernel
 from rowgrad._kernels.kinds import MEAN, SMALL, SUM
-from rowgrad._kernels.lanes import block_start, clear_nontemporal, count, fill, keep_if, load, store, take_last, zeros
+from rowgrad._kernels.lanes import (
+    block_start,
+    clear_nontemporal,
+    count,
+    fill,
+    keep_if,
+    load,
+    put_result,
+    store,
+    take_last,
+    zeros,
+)
 from rowgrad._kernels.raw import peek, peek_bounded, poke, prefetch
 from rowgrad._kernels.sharing import chunk_start, enter, leave, share
 
@@ -59,7 +70,7 @@ def _source_ahead(sources, partner):
 
 @inline
 def _sum_rows(lanes, words, first, last, shift, values, step, column, factors, factor_shift, factor_mask, compact,
-              ordinal, output, width, sources):  # fmt: skip
+              ordinal, output, width, sources, nontemporal):  # fmt: skip
     """Sum row by row: each result is written once, when its row is done."""
     mask = (np.int64(1) << shift) - 1
     while first < last:
@@ -73,13 +84,13 @@ def _sum_rows(lanes, words, first, last, shift, values, step, column, factors, f
                 prefetch(values, _source_ahead(sources, ahead) * step + column)
             total = total + load(lanes, values, _source(sources, word & mask) * step + column) * weight
             first += 1
-        store(output, (ordinal if compact else row) * width + column, total)
+        put_result(output, (ordinal if compact else row) * width + column, total, nontemporal)
         ordinal += 1
 
 
 @inline
 def _sum_stream(lanes, words, first, last, shift, values, step, column, factors, factor_shift, factor_mask, compact,
-                ordinal, output, width, sources):  # fmt: skip
+                ordinal, output, width, sources, nontemporal):  # fmt: skip
     """Sum as one stream: each partial sum is written, and the last one stays.
 
     Where rows have one or two entries, their ends cannot be predicted, and a branch costs more than a store.
@@ -96,16 +107,17 @@ def _sum_stream(lanes, words, first, last, shift, values, step, column, factors,
         prefetch(values, _source_ahead(sources, peek(words, min(i + AHEAD, last - 1)) & mask) * step + column)
         source = _source(sources, word & mask)
         total = keep_if(row == before, total) + load(lanes, values, source * step + column) * weight
-        store(output, (ordinal if compact else row) * width + column, total)
+        put_result(output, (ordinal if compact else row) * width + column, total, nontemporal)
         before = row
 
 
 @inline
 def sum_block(lanes, words, first, last, shift, values, step, factors, factor_shift, factor_mask, compact, ordinal,
-              output, width, unique, sources=None):  # fmt: skip
+              output, width, unique, sources=None, nontemporal=False):  # fmt: skip
     """Sum the entries from `first` to `last`, whole rows; returns how many rows these are.
 
-    From one partner to the next it is `step` elements of the values, mostly the width.
+    From one partner to the next it is `step` elements of the values, mostly the width. `nontemporal` is for large
+    results of rows that mostly have one entry, since a row may be written for each of its entries.
     """
     rows = 0
     before = np.int64(-1)
@@ -119,19 +131,19 @@ def sum_block(lanes, words, first, last, shift, values, step, factors, factor_sh
         here = block_start(lanes, column, width)
         if last - first >= LONG_ROWS * rows:
             _sum_rows(lanes, words, first, last, shift, values, step, here, factors, factor_shift, factor_mask,
-                      compact, ordinal, output, width, sources)  # fmt: skip
+                      compact, ordinal, output, width, sources, nontemporal)  # fmt: skip
         else:
             _sum_stream(lanes, words, first, last, shift, values, step, here, factors, factor_shift, factor_mask,
-                        compact, ordinal, output, width, sources)  # fmt: skip
+                        compact, ordinal, output, width, sources, nontemporal)  # fmt: skip
     return rows
 
 
 @kernel
 def sum_rows(workers, chunks, words, shift, row_starts, values, width, factors, factor_shift, factor_mask, compact,
-             lanes_for, output, unique, sources):  # fmt: skip
+             lanes_for, output, unique, sources, nontemporal):  # fmt: skip
     """Sum the sorted `words` into `output`: row by row, or, where `compact`, only the rows that occur.
 
-    `unique` receives the rows that occur, if compact.
+    `unique` receives the rows that occur, if compact. `nontemporal` is as in `sum_block`.
     """
     seen = enter(workers)
     size = words.size
@@ -146,7 +158,7 @@ def sum_rows(workers, chunks, words, shift, row_starts, values, width, factors, 
             while last < size and peek(words, last) >> shift == peek(words, last - 1) >> shift:
                 last += 1
             ordinal += sum_block(lanes, words, first, last, shift, values, width, factors, factor_shift, factor_mask,
-                                 compact, ordinal, output, width, unique, sources)  # fmt: skip
+                                 compact, ordinal, output, width, unique, sources, nontemporal)  # fmt: skip
             first = last
     leave(workers, seen)
 

@@ -79,7 +79,7 @@ def _sum_part(shared, chunks, strips, rows, partners, row_limit, partner_limit, 
             if counted == COUNT_ROWS:
                 factor_shift, factor_mask = shift, np.int64(-1)
     _sum_rows(workers_at(shared, ORDER_KERNELS + 1), chunks, words, shift, starts_at(scratch, size, chunks), values,
-             width, factors, factor_shift, factor_mask, compact, lanes_for, output, unique, sources)  # fmt: skip
+             width, factors, factor_shift, factor_mask, compact, lanes_for, output, unique, sources, False)  # fmt: skip
     if not compact:
         _clear_gaps(workers_at(shared, ORDER_KERNELS + 2), chunks, words, shift, row_limit, width, lanes_for, output,
                    False)  # fmt: skip

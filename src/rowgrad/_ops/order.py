@@ -68,11 +68,10 @@ def order_ids(
     """
     if _bits(row_limit) + _bits(partner_limit) > WORD_BITS:
         return _order_large_ids(workers, rows, partners, row_limit, partner_limit, counted, keep)
-    if partners is None:
-        (rows,) = one_id_type(rows)
-    else:
-        rows, partners = one_id_type(rows, partners)
     size = rows.size
+    if size < LARGE_CALL:
+        (rows,) = one_id_type(rows)
+        partners = None if partners is None else one_id_type(partners)[0]
     shift = _bits(partner_limit)
     passes = -(-_bits(row_limit) // kernels.order.MOST_DIGIT_BITS)
     digit_bits = -(-_bits(row_limit) // passes) if passes else 0

@@ -111,14 +111,15 @@ def sum_rows(workers: Workers, order: Order, values: Array, factors: Factors, *,
     )
     width = parts * (output.size // shape[0] if shape[0] else 0)
     lanes, flat = kernels.lanes.lanes_for(sums, width), output.reshape(-1).view(stored)
+    nontemporal = is_nontemporal(output, output.nbytes // shape[0] if shape[0] else 0)
     workers.run(
         kernels.sparse_segment_grad.sum_rows, order.words, order.shift, order.row_starts,
         values.reshape(-1).view(stored), width, *factors, compact, lanes, flat,
         unique if rows is None else np.empty(shape[0] if compact else 0, np.int64),
         None if sources is None else (sources, values.shape[0]),
+        nontemporal and 4 * order.distinct >= 3 * order.words.size,
     )  # fmt: skip
     if not compact and not is_zero:
-        nontemporal = is_nontemporal(output, output.nbytes // rows if rows else 0)
         workers.run(
             kernels.sparse_segment_grad.clear_gaps, order.words, order.shift, rows, width, lanes, flat, nontemporal
         )
