@@ -26,7 +26,7 @@ from rowgrad._kernels.tables import BAGS, LOCAL, WORDS, WRONG, any_outside, pool
 from rowgrad._kernels.team import COUNTERS, at, at_if, has_waited, leave_team, on_team, room
 
 LENGTHS = np.empty(0, np.int32)
-GIVEN_AHEAD = 256  # words; what is copied of a gradient is fetched so long before
+GIVEN_AHEAD = 128  # words; what is copied of a gradient is fetched so long before
 TILE = 8  # rows that are copied of one matrix before those of the next
 EXACT = 1 << 32  # rows of a rank below which owners are found by multiplication, for up to 2¹⁶ ranks
 FIRST, LAST, OUTPUT, BLOCK_FIELDS = range(FEATURE_FIELDS, FEATURE_FIELDS + 4)  # of bags that are pooled to a place

@@ -72,6 +72,7 @@ class Planner:
         free, work = [memory] * ranks, [0.0] * ranks
         total = sum(map(self._work, tables))
         found: dict[str, Placed] = {}
+        alike: dict[tuple[object, ...], list[int]] = {}  # tables that may change places
         # Large ones first: small ones fit into what is left.
         order = sorted(range(len(tables)), key=lambda i: -self._work(tables[i]) * tables[i].num_embeddings)
         order.sort(key=lambda i: tables[i].name not in fixed)
@@ -85,12 +86,18 @@ class Planner:
             if kind == TABLE and rank is None:
                 fitting = [each for each in range(ranks) if free[each] >= nbytes] or list(range(ranks))
                 rank = lightest if lightest in fitting else min(fitting, key=lambda each: work[each])
+                alike.setdefault((nbytes, self._work(table), reason), []).append(i)
             one = placed(table, kind, ranks, lightest if rank is None else rank, reason)
             for shard in one.shards:
                 share = shard.rows * shard.columns / max(table.num_embeddings * table.embedding_dim, 1)
                 free[shard.rank] -= nbytes * share
                 work[shard.rank] += self._work(table) * (share if kind != REPLICATED else 1 / ranks)
             found[table.name] = one
+        for places in alike.values():
+            # Neighbours on one rank: what others need of a gradient then is few long runs of columns.
+            held_by = sorted(found[tables[i].name].shards[0].rank for i in places)
+            for i, rank in zip(sorted(places), held_by, strict=True):
+                found[tables[i].name] = placed(tables[i], TABLE, ranks, rank, found[tables[i].name].reason)
         held = max(memory - each for each in free) if self.memory else 0
         notes = [f"planned for {self.bags:,.0f} bags a rank with {self.ids_per_bag:g} ids each"]
         if self.memory and total:
