@@ -131,6 +131,8 @@ def _group_far(workers: Workers, indices: Array, kept: int) -> Groups:
 
 def check_entries(values_name: str, values: Array, indices: Array, shape: Array, prefix: str = "input_") -> None:
     """Indices, values and shape must be those of one sparse tensor; whether indices are in range is not looked at."""
+    if values.ndim == shape.ndim == 1 and indices.shape == (values.size, shape.size):
+        return
     checks.rank(f"{prefix}indices", indices, 2)
     checks.rank(values_name, values, 1)
     checks.rank(f"{prefix}shape", shape, 1)
