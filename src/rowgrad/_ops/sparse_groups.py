@@ -4,9 +4,8 @@ Reductions, softmax and their gradients begin with this. Entries are put in orde
 groups apart, then by the others, with the sort of `order`.
 """
 
-from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +20,7 @@ from rowgrad._runtime.threads import Workers
 SMALL = 4096  # entries up to which one kernel does it all
 
 
-@dataclass(frozen=True)
-class Groups:
+class Groups(NamedTuple):
     """Groups of entries: `starts` tells where each begins among the entries in order, and where the last ends.
 
     `indices` has the index of each group in the dimensions that tell them apart. `words` and `mask` tell which entry
