@@ -148,8 +148,6 @@ def _lanes(sums: "np.dtype[Any]", parts: int) -> Array:
 
 
 def _check_matching(a_indices: Array, b_indices: Array, sum_indices: Array) -> None:
-    if a_indices.ndim == 2 and a_indices.shape[1:] == b_indices.shape[1:] == sum_indices.shape[1:]:
-        return
     for name, indices in (("a_indices", a_indices), ("b_indices", b_indices), ("sum_indices", sum_indices)):
         checks.rank(name, indices, 2)
         checks.same_width(name, indices.shape[1], "a_indices", a_indices.shape[1])
@@ -166,18 +164,24 @@ def _matches(a_indices: Array, b_indices: Array, sum_indices: Array) -> tuple[Ar
 
 
 def _add_grad(backprop_val_grad: Array, a_indices: Array, b_indices: Array, sum_indices: Array) -> SumGradient:
-    checks.rank("backprop_val_grad", backprop_val_grad, 1)
-    _check_matching(a_indices, b_indices, sum_indices)
-    checks.same_length("backprop_val_grad", backprop_val_grad.size, "sum_indices", len(sum_indices))
-    workers, kind = _threads(a_indices, b_indices), backprop_val_grad.dtype
+    grads, rank = backprop_val_grad, a_indices.shape[1:]
+    if not (
+        grads.shape == sum_indices.shape[:1]
+        and len(rank) == 1
+        and rank == b_indices.shape[1:] == sum_indices.shape[1:]
+    ):  # fmt: skip
+        checks.rank("backprop_val_grad", grads, 1)
+        _check_matching(a_indices, b_indices, sum_indices)
+        checks.same_length("backprop_val_grad", grads.size, "sum_indices", len(sum_indices))
+    workers, kind = _threads(a_indices, b_indices), grads.dtype
     make = np.empty if workers.chunks == 1 else allocate
-    results = make((len(a_indices),), kind), make((len(b_indices),), kind)
-    word, width = dtypes.WORDS[kind.itemsize]
-    columns, words = _columns(a_indices), backprop_val_grad.view(word)
+    a_size, b_size, (word, width) = len(a_indices), len(b_indices), dtypes.WORDS[kind.itemsize]
+    results = make((a_size,), kind), make((b_size,), kind)
+    columns, words = _columns(a_indices), grads.view(word)
     outputs = results[0].view(word), results[1].view(word)
     if not workers.run(
-        kernels.sparse_merge.take_grads, a_indices.ravel(), len(a_indices), b_indices.ravel(), len(b_indices),
-        sum_indices.ravel(), len(sum_indices), columns, words, None if width == 1 else width, *outputs,
+        kernels.sparse_merge.take_grads, a_indices.ravel(), a_size, b_indices.ravel(), b_size, sum_indices.ravel(),
+        grads.size, columns, words, None if width == 1 else width, *outputs,
         np.empty(5 * (workers.chunks + 1), INT64), key=(columns is None, kind.itemsize),
     ):  # fmt: skip
         for each, output in zip(_matches(a_indices, b_indices, sum_indices), outputs, strict=True):
