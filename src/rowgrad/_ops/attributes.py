@@ -21,6 +21,8 @@ WHAT = {
     "numbers": "a list of numbers",
     "value": "a literal",
 }
+LISTS = (list, tuple, np.ndarray)  # to write them as a union would make it anew in each call
+PLAIN_ITEMS = frozenset({int, str})
 PLAIN = {"bool": bool, "int": int, "float": float}  # what is of this type has its plain form
 
 
@@ -71,9 +73,9 @@ def check_attribute(operator: Operator, attribute: Attribute, value: Any) -> Any
             return _dtype_name(operator, attribute, value)
         case "shape" if isinstance(value, list | tuple) and all(map(_is_size, value)):
             return tuple(size if isinstance(size, str) else int(size) for size in value)
-        case "list" if isinstance(value, list | tuple | np.ndarray) and _is_plain_list(value):
+        case "list" if isinstance(value, LISTS) and _is_plain_list(value):
             return [item if isinstance(item, str) else int(item) for item in value]
-        case "numbers" if isinstance(value, list | tuple | np.ndarray) and _is_list_of_numbers(value):
+        case "numbers" if isinstance(value, LISTS) and _is_list_of_numbers(value):
             return [float(str(np.float32(item))) for item in value]  # what float32 keeps of them, in few digits
         case "value":
             return value
@@ -81,7 +83,9 @@ def check_attribute(operator: Operator, attribute: Attribute, value: Any) -> Any
 
 
 def _is_plain_list(items: Any) -> bool:
-    return all(isinstance(item, int | np.integer | str) and not isinstance(item, bool) for item in items)
+    return PLAIN_ITEMS.issuperset(map(type, items)) or all(
+        isinstance(item, int | np.integer | str) and not isinstance(item, bool) for item in items
+    )
 
 
 def _is_list_of_numbers(items: Any) -> bool:

@@ -44,18 +44,17 @@ def make_function(name: str, operators: list[Operator], front_end: FrontEnd) -> 
     names, option_names = tuple(inputs.parameters), tuple(options)
     shorter, longer = front_end.bind(operators[0]), front_end.bind(operators[-1])
     known = frozenset(names)
-    needed, by_names = len(operators[0].inputs), itemgetter(*names) if len(names) > 1 else None
+    needed = len(operators[0].inputs)
+    by_names: Callable[..., Any] = itemgetter(*names) if len(names) > 1 else lambda given: (*map(given.get, names),)
 
     def function(*args: Any, **kwargs: Any) -> Any:
         if not kwargs and len(args) == needed:
             return shorter(*args)
         given = {}
         if kwargs or not needed <= len(args) <= len(names):
-            given = {name: kwargs.pop(name) for name in option_names if name in kwargs} if option_names else {}
-            if not args and by_names is not None and len(kwargs) == len(names) and kwargs.keys() == known:
-                args = by_names(kwargs)
-            else:
-                args = _bind(inputs, names, args, kwargs)
+            if option_names and kwargs.keys() != known:
+                given = {name: kwargs.pop(name) for name in option_names if name in kwargs}
+            args = by_names(kwargs) if not args and kwargs.keys() == known else _bind(inputs, names, args, kwargs)
         if len(args) == needed:
             return shorter(*args, **given)
         if args[-1] is None:

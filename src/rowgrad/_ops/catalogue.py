@@ -222,8 +222,8 @@ class Operator:
         """
         settled = list(values[: -len(rest)])
         for allowed, value in rest:
-            if type(value) is NDARRAY and allowed and value.dtype in allowed and value.flags.c_contiguous:
-                settled.append(value if value.flags.carray else arrays.settle(value))
+            if type(value) is NDARRAY and allowed and value.dtype in allowed and (flags := value.flags).c_contiguous:
+                settled.append(value if flags.carray else arrays.settle(value))
             elif allowed is None:
                 if type(value) is int and -INT64_MAX <= value <= INT64_MAX:
                     settled.append(value)
@@ -240,7 +240,7 @@ class Operator:
                 settled.append(tuple(value))
             else:
                 return None
-        return settled if self._are_alike(settled) else None
+        return settled if not self._alike or self._are_alike(settled) else None  # type: ignore[attr-defined]
 
     def fitted(self, values: tuple[Any, ...]) -> list[Any]:
         """The arguments as `compute` takes them."""

@@ -13,7 +13,7 @@ from rowgrad._ops import checks
 from rowgrad._ops.catalogue import Example, Operator, declare
 from rowgrad._ops.order import order_ids
 from rowgrad._ops.pins import Pin
-from rowgrad._ops.quick import NDARRAY, first_call, is_plain
+from rowgrad._ops.quick import CODE, NDARRAY, first_call, is_plain
 from rowgrad._ops.results import FilledRagged, FilledRows, FillGradient
 from rowgrad._ops.row_sums import Factors, sum_rows
 from rowgrad._runtime import dtypes, threads
@@ -211,10 +211,9 @@ def _fill_grad(reverse_index_map: Array, grad_values: Array, *, out: Array | Non
     else:
         mapped = np.empty(full, np.uint8) if full < POOLED else allocate(full, np.uint8)
         listed = full >= LISTED and (full - size) * OFTEN > full
-        unmapped = scratch(full + 1, np.int64) if listed else None
-        bad = kernels.fill_empty_rows_grad.fill_grad(
-            reverse_index_map, values, words, NO_SUMS[sums], unmapped, mapped, target, default
-        )
+        unmapped = scratch(full + 1, INT64) if listed else None
+        send = CODE[kernels.fill_empty_rows_grad.fill_grad, dtype, listed]
+        bad = send(reverse_index_map, values, words, NO_SUMS[sums], unmapped, mapped, target, default)
     if bad >= 0:
         raise _bad_map(reverse_index_map, bad, full, "the length of grad_values")
     if out is not None:

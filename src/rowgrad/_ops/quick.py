@@ -29,3 +29,17 @@ def first_call(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, Callable[..., A
     """Call a kernel by Numba, which compiles it; gives its result, and the code for arguments of the same types."""
     settled = tuple(arrays.settle(one) if type(one) is NDARRAY else one for one in args)
     return kernel(*settled), kernels.compile.compiled(kernel, settled)
+
+
+class _Code(dict[tuple[Any, ...], Callable[..., Any]]):
+    """The compiled code of kernels, each with what tells the types of its arguments; arrays must be contiguous."""
+
+    def __missing__(self, key: tuple[Any, ...]) -> Callable[..., Any]:
+        def first(*args: Any) -> Any:
+            result, self[key] = first_call(key[0], args)
+            return result
+
+        return first
+
+
+CODE = _Code()

@@ -13,6 +13,7 @@ from rowgrad import _kernels as kernels
 from rowgrad._ops import checks
 from rowgrad._ops.catalogue import REQUIRED, Attribute, Example, Operator, declare
 from rowgrad._ops.pins import Pin
+from rowgrad._ops.quick import CODE
 from rowgrad._ops.ragged_range import ragged_range
 from rowgrad._ops.ragged_splits import BAD_SPLITS, NO_ROOM, TYPES, check_nested, check_splits, row_ids
 from rowgrad._ops.results import RaggedEntries, RaggedRows
@@ -58,6 +59,7 @@ def _to_sparse(rt_nested_splits: tuple[Array, ...], rt_dense_values: Array) -> R
 
 # RaggedTensorToTensor
 
+INT64 = np.dtype(np.int64)
 SPLITS, IDS_OF_ROWS, FIRST = "ROW_SPLITS", "VALUE_ROWIDS", "FIRST_DIM_SIZE"
 
 
@@ -189,10 +191,10 @@ def _filled_rows(splits: Array, values: Array, default_value: Array, sizes: list
         default = default_value.reshape(1)
     else:
         default = np.array(np.broadcast_to(default_value, values.shape[1:]), values.dtype, order="C").reshape(-1)
-    words, per = dtypes.as_words(values)
+    word, per = dtypes.WORDS[values.itemsize]
     Workers(result.nbytes).run(
-        kernels.ragged_rows.fill_rows, splits, min(splits.size - 1, sizes[0]), sizes[1], words, per * default.size,
-        dtypes.as_words(default)[0], dtypes.as_words(result)[0],
+        kernels.ragged_rows.fill_rows, splits, min(splits.size - 1, sizes[0]), sizes[1], values.ravel().view(word),
+        per * default.size, default.view(word), result.ravel().view(word), key=word,
     )  # fmt: skip
     return result
 
@@ -204,11 +206,12 @@ def _of_row_splits(shape: Array, values: Array, default_value: Array, row_splits
     wanted = shape.tolist()
     if shape.shape != (2,) or min(wanted) < -1 or not row_splits.size:
         return None
-    splits = np.empty(row_splits.size, np.int64)
-    longest = kernels.ragged_rows.copy_splits(row_splits, splits)
-    if longest < 0 or splits[-1] > values.size:
+    splits = np.empty(row_splits.size, INT64)
+    longest = CODE[kernels.ragged_rows.copy_splits, row_splits.dtype](row_splits, splits)
+    if longest < 0 or splits.item(-1) > values.size:
         return None
-    sizes = [there if size == -1 else size for size, there in zip(wanted, (splits.size - 1, longest), strict=True)]
+    rows, columns = wanted
+    sizes = [splits.size - 1 if rows == -1 else rows, longest if columns == -1 else columns]
     return _filled_rows(splits, values, default_value, sizes) if 0 not in sizes else None
 
 

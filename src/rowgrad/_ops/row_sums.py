@@ -14,8 +14,8 @@ import numpy as np
 from rowgrad import _kernels as kernels
 from rowgrad._kernels.kinds import CACHED_GRAINS, MEAN, SMALL, SUM
 from rowgrad._ops import checks
-from rowgrad._ops.order import COUNT_PARTNERS, COUNT_ROWS, Order, one_id_type, order_ids
-from rowgrad._ops.quick import ID_TYPES, MOST_WAYS, NDARRAY, first_call, is_plain
+from rowgrad._ops.order import COUNT_PARTNERS, COUNT_ROWS, LARGE_CALL, Order, one_id_type, order_ids
+from rowgrad._ops.quick import CODE, ID_TYPES, MOST_WAYS, NDARRAY, first_call, is_plain
 from rowgrad._ops.results import RowGradient
 from rowgrad._runtime import dtypes, threads
 from rowgrad._runtime.dtypes import FLOATS, Array
@@ -34,7 +34,6 @@ INT64 = np.dtype(np.int64)
 GRAD_TYPES = frozenset(dtypes.NUMPY[name] for name in FLOATS)
 FEW_SEGMENTS = 1 << 18  # whose factors NumPy makes as fast as a kernel that would have to be compiled first
 SMALL_ROW = 4096  # bytes in a row up to which a call of few entries counts as small
-_adding: dict[tuple[Any, ...], Callable[..., int]] = {}  # compiled code by the types of values, vectors and ids
 
 
 def check_pairs(grad: Array, indices: Array, segment_ids: Array, count_name: str, count: Any) -> int:
@@ -163,23 +162,22 @@ def sum_pairs(kind: int, values: Array, rows: Array, partners: Array, row_limit:
 def _add_rows(kind: int, values: Array, rows: Array, partners: Array, row_limit: int, blamed: Blamed, by_row: bool,
               argument: str, out: Array | None, scaled: int) -> Array:  # fmt: skip
     """The same into a dense result that the caches hold: without sorting, in the order of input."""
-    shape, dtype, width = (row_limit, *values.shape[1:]), values.dtype, prod(values.shape[1:])
+    partner_limit, *tail = values.shape
+    shape, dtype, width = (row_limit, *tail), values.dtype, prod(tail)
     if out is None and row_limit * width * dtype.itemsize < POOLED:
         output = np.empty(shape, dtype)
     else:
         output = place(out, shape, dtype, argument=argument, zero=False)
-    ids = (rows, partners) if rows.dtype is partners.dtype is INT64 else one_id_type(rows, partners)
+    if rows.size >= LARGE_CALL:
+        rows, partners = one_id_type(rows, partners)
+    else:
+        rows, partners = rows.astype(INT64, copy=False), partners.astype(INT64, copy=False)
     lanes = kernels.lanes.lanes_for(dtype, width)
-    args = (
-        *ids, row_limit, values.shape[0], kind, by_row, values.ravel(), width, lanes, output.ravel(),
+    add = CODE[kernels.sparse_segment_grad.add_rows, dtype, lanes.ndim, rows.dtype]
+    position = add(
+        rows, partners, row_limit, partner_limit, kind, by_row, values.ravel(), width, lanes, output.ravel(),
         np.empty(scaled, INT64), np.empty(scaled, dtype),
     )  # fmt: skip
-    key = dtype, lanes.ndim, ids[0].dtype
-    code = _adding.get(key)
-    if code is None:
-        position, _adding[key] = first_call(kernels.sparse_segment_grad.add_rows, args)
-    else:
-        position = code(*args)
     if position >= 0:
         raise diagnose(position, *blamed)
     return output

@@ -23,6 +23,7 @@ from rowgrad._runtime.memory import allocate, is_nontemporal, place
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError, RowgradError
 
+INT64, INT32_MAX = np.dtype(np.int64), 2**31 - 1
 LINE = 64  # bytes in a cache line
 PACKET = 32  # bytes that TensorFlow reduces side by side; of half and bfloat16, half as many
 # The kernels' reductions: of columns in whole packets, of the columns after them, and of unsorted segments.
@@ -46,7 +47,10 @@ class Values(NamedTuple):
 
 
 class Way(NamedTuple):
-    """How rows of one width travel through the kernels for sorted segments; arrays of no elements tell kinds."""
+    """How rows of one width travel through the kernels for sorted segments; arrays of no elements tell kinds.
+
+    `start` is where sums begin, in their type, and `empty` what rows without a segment hold, in that of the data.
+    """
 
     stored: "np.dtype[Any]"
     parts: int
@@ -54,14 +58,18 @@ class Way(NamedTuple):
     packed_kind: Array
     kind: Array
     lanes: Array
+    start: Array
+    empty: Array
 
 
 @lru_cache(maxsize=1024)
-def _way(name: str, dtype: "np.dtype[Any]", columns: int) -> Way:
+def _way(name: str, dtype: "np.dtype[Any]", columns: int, is_given: bool) -> Way:
     stored, sums, parts = _summing(name, dtype)
     packed = _packed(name, dtype, columns * parts)
     packed_kind, kind, _ = (kernels.segments.kind_of(reduction) for reduction in REDUCTIONS[name])
-    return Way(stored, parts, packed, packed_kind, kind, lanes_of(sums, packed or columns * parts))
+    lanes, values = lanes_of(sums, packed or columns * parts), _values(name, dtype)
+    empty = (values.unsorted_start if is_given or name == "Prod" else values.zero).astype(dtype)
+    return Way(stored, parts, packed, packed_kind, kind, lanes, values.sorted_start, empty)
 
 
 def _summing(name: str, dtype: "np.dtype[Any]") -> dtypes.Summing:
@@ -85,21 +93,20 @@ def _values(name: str, dtype: "np.dtype[Any]") -> Values:
 
 
 def _sorted(name: str, data: Array, segment_ids: Array, num_segments: Any = None, *, out: Array | None = None) -> Array:
-    checks.rank("segment_ids", segment_ids, 1)
-    checks.at_least_vector("data", data)
-    checks.same_length("segment_ids", segment_ids.size, "the rows of data", data.shape[0])
-    rows = _rows(segment_ids, num_segments, data)
-    argument = "segment_ids" if num_segments is None else "num_segments"
-    output = place(out, (rows, *data.shape[1:]), data.dtype, argument=argument, zero=False)
-    values = _values(name, data.dtype)
-    empty = (values.zero if num_segments is None and name != "Prod" else values.unsorted_start).astype(data.dtype)
+    if segment_ids.ndim != 1 or segment_ids.shape != data.shape[:1]:
+        checks.rank("segment_ids", segment_ids, 1)
+        checks.at_least_vector("data", data)
+        checks.same_length("segment_ids", segment_ids.size, "the rows of data", data.shape[0])
+    dtype, columns, is_given = data.dtype, prod(data.shape[1:]), num_segments is not None
+    rows = _rows(segment_ids, num_segments, columns * data.itemsize)
+    argument = "num_segments" if is_given else "segment_ids"
+    output = place(out, (rows, *data.shape[1:]), dtype, argument=argument, zero=False)
+    stored, parts, packed, packed_kind, kind, lanes, start, empty = _way(name, dtype, columns, is_given)
     if segment_ids.size == 0:
         output.fill(empty[0])
         return output
-    columns = prod(data.shape[1:])
-    stored, parts, packed, packed_kind, kind, lanes = _way(name, data.dtype, columns)
     workers = Workers(segment_ids.size * (8 + columns * data.itemsize))
-    (ids,), bad = one_id_type(segment_ids), np.empty(workers.chunks, np.int64)
+    (ids,), bad = one_id_type(segment_ids), np.empty(workers.chunks, INT64)
     width, is_product = columns * parts, name == "Prod" and parts == 2
     wrong = -1
     if out is not None or is_product or width == 0:
@@ -107,21 +114,21 @@ def _sorted(name: str, data: Array, segment_ids: Array, num_segments: Any = None
     if wrong < 0 and is_product:
         return _multiply(output, ids, data, packed=packed // 2)
     if wrong < 0 and width:
-        flat, results = data.reshape(-1), output.reshape(-1)
-        if stored is not data.dtype:
+        flat, results, key = data.ravel(), output.ravel(), (name, dtype, ids.dtype, lanes.ndim)
+        if stored is not dtype:
             # Kernels write `empty` as it is, so it comes as results are stored.
             flat, results, empty = flat.view(stored), results.view(stored), empty.view(stored)
         if packed:
             wrong = workers.run(kernels.segments.reduce_wide, ids, rows, flat, width, packed, packed_kind, kind,
-                                values.sorted_start, empty, lanes, results,
-                                is_nontemporal(output, width * data.itemsize), bad)  # fmt: skip
+                                start, empty, lanes, results, is_nontemporal(output, width * data.itemsize), bad,
+                                key=key)  # fmt: skip
         else:
-            is_mean = name == "Mean" and data.dtype.kind not in "iu"
-            wrong = workers.run(kernels.segments.reduce_narrow, ids, rows, flat, width, kind, values.sorted_start,
-                                empty, is_mean, lanes, results, bad)  # fmt: skip
+            is_mean = name == "Mean" and dtype.kind not in "iu"
+            wrong = workers.run(kernels.segments.reduce_narrow, ids, rows, flat, width, kind, start, empty, is_mean,
+                                lanes, results, bad, key=key)  # fmt: skip
     if wrong >= 0:
-        raise _diagnose(int(wrong), segment_ids, rows, num_segments is not None)
-    if name == "Mean" and data.dtype.kind in "iu":
+        raise _diagnose(int(wrong), segment_ids, rows, is_given)
+    if name == "Mean" and dtype.kind in "iu":
         _divide_whole(output, segment_ids)
     return output
 
@@ -171,16 +178,16 @@ def _divide_whole(output: Array, segment_ids: Array) -> None:
     output[...] = ((sums - np.fmod(sums, divisors)) // divisors).astype(output.dtype)
 
 
-def _rows(segment_ids: Array, num_segments: Any, data: Array) -> int:
+def _rows(segment_ids: Array, num_segments: Any, row_bytes: int) -> int:
     """The number of rows of the output, which the last id must allow."""
     given = None if num_segments is None else checks.count("num_segments", num_segments)
     rows = given or 0
     if segment_ids.size:
-        last = int(segment_ids[-1])
+        last = segment_ids.item(-1)
         rows = last + 1 if given is None else given
         if not 0 <= last < rows:
             raise _bad_segment(segment_ids, segment_ids.size - 1, rows, given is not None)
-    if rows * max(data.itemsize * prod(data.shape[1:]), 1) > INT64_MAX or rows > np.iinfo(segment_ids.dtype).max:
+    if rows * max(row_bytes, 1) > INT64_MAX or (rows > INT32_MAX and segment_ids.itemsize == 4):
         argument = "segment_ids" if given is None else "num_segments"
         raise InvalidArgumentError(
             f"{argument} asks for {rows} rows, more than can be counted. Number the segments from 0, without large "

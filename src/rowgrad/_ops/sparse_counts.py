@@ -1,5 +1,6 @@
 """How often each whole number occurs, in all or row by row; the result is dense, or sparse."""
 
+from functools import partial
 from math import gcd
 from typing import Any
 
@@ -14,10 +15,11 @@ from rowgrad._ops.ragged_counts import count_short, count_width, one_size
 from rowgrad._ops.results import CountedEntries
 from rowgrad._ops.sparse_groups import check_entries, group, outside, sizes_of
 from rowgrad._runtime.dtypes import IDS, Array
-from rowgrad._runtime.memory import LINE, allocate, buffers, is_nontemporal, scratch
+from rowgrad._runtime.memory import LINE, POOLED, allocate, buffers, is_nontemporal, scratch
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import InvalidArgumentError, OutOfRangeError, RowgradError
 
+INT64 = np.dtype(np.int64)
 BUFFERED = 4096  # bytes that are counted in a buffer before they are written
 
 
@@ -73,19 +75,20 @@ def _bincount(indices: Array, values: Array, dense_shape: Array, size: Any, weig
         raise InvalidArgumentError("dense_shape is []; it must have one dimension or more. Reshape the tensor.",
                                    code="wrong-rank", argument="dense_shape", value=())  # fmt: skip
     after = (bins,) if len(shape) == 1 else (shape[0], bins)
-    output = allocate(after, weights.dtype, argument="size", zero=values.size == 0)
     if values.size == 0:
-        return output
+        return allocate(after, weights.dtype, argument="size", zero=True)
+    new: Any = np.empty if bins * after[0] * 8 < POOLED else partial(allocate, argument="size")
+    output: Array = new(after, weights.dtype)
     workers = Workers(indices.nbytes + values.nbytes + output.nbytes)
-    block, room = 1, 0
+    flat, block, room = output.ravel(), 1, 0
     if is_nontemporal(output, LINE) and LINE // gcd(LINE, bins * output.itemsize) * bins * output.itemsize <= BUFFERED:
         block = LINE // gcd(LINE, bins * output.itemsize)  # as many rows as make whole cache lines
         room = workers.chunks * block * bins
     found = workers.run(
-        kernels.sparse_counts.count_bins, indices.reshape(-1), None if len(shape) == 2 else len(shape),
-        limits, values, bins, weights.reshape(-1), binary_output, scratch(values.size, np.int64),
-        shape[0], block, buffers(room, output) if room else output[:0].reshape(-1),
-        output.reshape(-1), np.empty(workers.chunks, np.int64),
+        kernels.sparse_counts.count_bins, indices.ravel(), None if len(shape) == 2 else len(shape),
+        limits, values, bins, weights.ravel(), binary_output, scratch(values.size, INT64),
+        shape[0], block, buffers(room, output) if room else flat[:0], flat, np.empty(workers.chunks, INT64),
+        key=(values.dtype, weights.dtype, len(shape) == 2),
     )  # fmt: skip
     if found & kernels.sparse_counts.OUTSIDE:
         raise outside("indices", indices, shape, range(len(shape)), "dense_shape")

@@ -1,6 +1,6 @@
 """A sparse tensor and a dense one: sums, products and quotients at the entries, and a dense sum."""
 
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -28,11 +28,17 @@ def _signed(dtype: "np.dtype[Any]", kind: int) -> dtypes.Summing:
 
 def _steps(name: str, shape: Array, dense_shape: tuple[int, ...]) -> tuple[Array, Array]:
     """By dimension: how far apart the elements of a dense tensor are that broadcasts to `shape`, and its lengths."""
-    rank, lengths = shape.size, list(sizes_of(f"{name}_shape", shape))
+    return _steps_of(name, sizes_of(f"{name}_shape", shape), dense_shape)
+
+
+@lru_cache(maxsize=1024)
+def _steps_of(name: str, lengths: tuple[int, ...], dense_shape: tuple[int, ...]) -> tuple[Array, Array]:
+    rank = len(lengths)
     given = (1,) * (rank - len(dense_shape)) + dense_shape
     if len(dense_shape) > rank or any(size not in (1, length) for size, length in zip(given, lengths, strict=True)):
         raise InvalidArgumentError(
-            f"dense has shape {list(dense_shape)}, which does not broadcast to {name}_shape {lengths}. Reshape it.",
+            f"dense has shape {list(dense_shape)}, which does not broadcast to {name}_shape {list(lengths)}. Reshape "
+            "it.",
             code="shape-mismatch",
             argument="dense",
             value=dense_shape,
@@ -118,9 +124,9 @@ def _add_entries(name: str, indices: Array, steps: Array, lengths: Array, values
         raise outside(f"{name}_indices", indices, lengths.tolist(), range(lengths.size), f"{name}_shape")
     stored, sums, parts = _signed(values.dtype, KINDS["Add"])
     workers = Workers(indices.nbytes + output.nbytes)
-    given = (indices.reshape(-1), _ranked(indices), steps, lengths, values.view(stored),
-             None if dense is None else dense.reshape(-1).view(stored), _one(sums, parts))  # fmt: skip
-    into = output.reshape(-1).view(stored)
+    given = (indices.ravel(), _ranked(indices), steps, lengths, values.view(stored),
+             None if dense is None else dense.ravel().view(stored), _one(sums, parts))  # fmt: skip
+    into = output.ravel().view(stored)
     if workers.chunks == 1:
         is_outside = kernels.sparse_cwise.add_few(*given, into)
     else:
@@ -137,16 +143,16 @@ def _add_entries(name: str, indices: Array, steps: Array, lengths: Array, values
 
 def _dense_add(a_indices: Array, a_values: Array, a_shape: Array, b: Array, *, out: Array | None = None) -> Array:
     check_entries("a_values", a_values, a_indices, a_shape, "a_")
-    if tuple(a_shape.tolist()) != b.shape:
+    sizes = a_shape.tolist()
+    if sizes != [*b.shape]:
         raise InvalidArgumentError(
-            f"b has shape {list(b.shape)}, but a_shape is {a_shape.tolist()}; they must be equal. Reshape or "
-            "broadcast b.",
+            f"b has shape {list(b.shape)}, but a_shape is {sizes}; they must be equal. Reshape or broadcast b.",
             code="shape-mismatch",
             argument="b",
             value=b.shape,
         )
     checks.at_least_vector("b", b)
-    steps, lengths = _steps("a", a_shape, b.shape)
+    steps, lengths = _steps_of("a", b.shape, b.shape)
     output = place(out, b.shape, b.dtype, argument="b", zero=False)
     _add_entries("a", a_indices.astype(np.int64, copy=False), steps, lengths, a_values, b, output)
     return output

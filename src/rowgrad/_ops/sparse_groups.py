@@ -4,9 +4,8 @@ Reductions, softmax and their gradients begin with this. Entries are put in orde
 groups apart, then by the others, with the sort of `order`.
 """
 
-from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +20,7 @@ from rowgrad._runtime.threads import Workers
 SMALL = 4096  # entries up to which one kernel does it all
 
 
-@dataclass(frozen=True)
-class Groups:
+class Groups(NamedTuple):
     """Groups of entries: `starts` tells where each begins among the entries in order, and where the last ends.
 
     `indices` has the index of each group in the dimensions that tell them apart. `words` and `mask` tell which entry
@@ -131,6 +129,8 @@ def _group_far(workers: Workers, indices: Array, kept: int) -> Groups:
 
 def check_entries(values_name: str, values: Array, indices: Array, shape: Array, prefix: str = "input_") -> None:
     """Indices, values and shape must be those of one sparse tensor; whether indices are in range is not looked at."""
+    if values.ndim == shape.ndim == 1 and indices.shape == (values.size, shape.size):
+        return
     checks.rank(f"{prefix}indices", indices, 2)
     checks.rank(values_name, values, 1)
     checks.rank(f"{prefix}shape", shape, 1)

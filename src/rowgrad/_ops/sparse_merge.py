@@ -16,10 +16,11 @@ from rowgrad._ops.results import ChosenEntries, OrderedEntries, SparseSum, SumGr
 from rowgrad._ops.sparse_groups import check_entries, outside
 from rowgrad._runtime import dtypes
 from rowgrad._runtime.dtypes import FLOATS, NUMBERS, REALS, Array
-from rowgrad._runtime.memory import allocate, place, scratch
+from rowgrad._runtime.memory import POOLED, allocate, place, scratch
 from rowgrad._runtime.threads import Workers
 from rowgrad.errors import DTypeError, InvalidArgumentError
 
+INT64 = np.dtype(np.int64)
 LARGER, SMALLER = 1, 2
 ALONE = Workers(0)
 PACKET = 32  # bytes that TensorFlow compares side by side
@@ -92,35 +93,33 @@ def _signed(array: Array) -> Array:
 def _add(a_indices: Array, a_values: Array, a_shape: Array, b_indices: Array, b_values: Array, b_shape: Array,
          thresh: Array) -> SparseSum:  # fmt: skip
     rank = _check((a_indices, a_values, a_shape), (b_indices, b_values, b_shape))
-    limit = _limit(np.asarray(thresh), a_values.dtype)
+    dtype, a_size, b_size = a_values.dtype, a_values.size, b_values.size
+    limit = _limit(np.asarray(thresh), dtype)
     workers = _threads(a_indices, b_indices)
-    stored, sums, parts = dtypes.summing(a_values.dtype)
-    if a_values.dtype.kind == "u":  # magnitudes are compared, so that these stay what they are
-        stored = sums = a_values.dtype
+    stored, sums, parts = dtypes.summing(dtype)
+    if dtype.kind == "u":  # magnitudes are compared, so that these stay what they are
+        stored = sums = dtype
     is_short = True if sums.kind == "i" and sums.itemsize < 4 else None
-    most = a_values.size + b_values.size
-    a_known, b_known = _some(a_values), _some(b_values)
-
-    def add(workers: Workers, indices: Array, sums_of: Array, cuts: Array) -> int:
-        return int(workers.run(
-            kernels.sparse_merge.add, _some(a_indices).reshape(-1), a_values.size, _some(b_indices).reshape(-1),
-            b_values.size, _columns(a_indices), a_known.view(stored), b_known.view(stored), _lanes(sums, parts),
-            sums.type(limit), is_short, indices.reshape(-1), sums_of.view(stored), cuts,
-        ))  # fmt: skip
-
+    columns, most = _columns(a_indices), a_size + b_size
+    if not a_size or not b_size:
+        a_indices, a_values, b_indices, b_values = map(_some, (a_indices, a_values, b_indices, b_values))
+    given = (a_indices.ravel(), a_size, b_indices.ravel(), b_size, columns, a_values.view(stored),
+             b_values.view(stored), _lanes(sums, parts), sums.type(limit), is_short)  # fmt: skip
     if workers.chunks > 1:
-        indices, totals = scratch(most * rank, np.int64), scratch(most, a_values.dtype)
-        cuts = np.empty(4 * (workers.chunks + 1), np.int64)
-        kept = add(workers, indices, totals, cuts)
+        indices, totals = scratch(most * rank, INT64), scratch(most, dtype)
+        cuts = np.empty(4 * (workers.chunks + 1), INT64)
+        kept = workers.run(kernels.sparse_merge.add, *given, indices, totals.view(stored), cuts)
         if kept >= 0:
-            found, values = allocate((kept, rank), np.int64), allocate((kept,), a_values.dtype)
+            found, values = allocate((kept, rank), INT64), allocate((kept,), dtype)
             words, width = dtypes.as_words(totals)
             workers.run(kernels.sparse_merge.take_sum, cuts, rank, indices, words, width, found.reshape(-1),
                         dtypes.as_words(values)[0])  # fmt: skip
             return SparseSum(found, values, a_shape.copy())
     # Chunks know nothing of entries that belong elsewhere: where indices fall, one thread does it all.
-    indices, values = allocate((most, rank), np.int64), allocate((most,), a_values.dtype)
-    kept = add(ALONE, indices, values, np.empty(8, np.int64))
+    new: Any = np.empty if most * rank * 8 < POOLED else allocate
+    indices, values = new((most, rank), INT64), new((most,), dtype)
+    kept = ALONE.run(kernels.sparse_merge.add, *given, indices.ravel(), values.view(stored), np.empty(8, INT64),
+                     key=(dtype, columns is None))  # fmt: skip
     return SparseSum(indices[:kept], values[:kept], a_shape.copy())
 
 
@@ -165,20 +164,28 @@ def _matches(a_indices: Array, b_indices: Array, sum_indices: Array) -> tuple[Ar
 
 
 def _add_grad(backprop_val_grad: Array, a_indices: Array, b_indices: Array, sum_indices: Array) -> SumGradient:
-    checks.rank("backprop_val_grad", backprop_val_grad, 1)
-    _check_matching(a_indices, b_indices, sum_indices)
-    checks.same_length("backprop_val_grad", backprop_val_grad.size, "sum_indices", len(sum_indices))
-    words, width = dtypes.as_words(backprop_val_grad)
-    workers, kind = _threads(a_indices, b_indices), backprop_val_grad.dtype
-    make = np.empty if workers.chunks == 1 else allocate
-    results = make((len(a_indices),), kind), make((len(b_indices),), kind)
-    if not workers.run(
-        kernels.sparse_merge.take_grads, a_indices.reshape(-1), len(a_indices), b_indices.reshape(-1), len(b_indices),
-        sum_indices.reshape(-1), len(sum_indices), _columns(a_indices), words, None if width == 1 else width,
-        *(dtypes.as_words(output)[0] for output in results), np.empty(5 * (workers.chunks + 1), np.int64),
+    grads, rank = backprop_val_grad, a_indices.shape[1:]
+    if not (
+        grads.shape == sum_indices.shape[:1]
+        and len(rank) == 1
+        and rank == b_indices.shape[1:] == sum_indices.shape[1:]
     ):  # fmt: skip
-        for each, output in zip(_matches(a_indices, b_indices, sum_indices), results, strict=True):
-            workers.run(kernels.sparse_merge.take_matches, each, words, width, dtypes.as_words(output)[0])
+        checks.rank("backprop_val_grad", grads, 1)
+        _check_matching(a_indices, b_indices, sum_indices)
+        checks.same_length("backprop_val_grad", grads.size, "sum_indices", len(sum_indices))
+    workers, kind = _threads(a_indices, b_indices), grads.dtype
+    make = np.empty if workers.chunks == 1 else allocate
+    a_size, b_size, (word, width) = len(a_indices), len(b_indices), dtypes.WORDS[kind.itemsize]
+    results = make((a_size,), kind), make((b_size,), kind)
+    columns, words = _columns(a_indices), grads.view(word)
+    outputs = results[0].view(word), results[1].view(word)
+    if not workers.run(
+        kernels.sparse_merge.take_grads, a_indices.ravel(), a_size, b_indices.ravel(), b_size, sum_indices.ravel(),
+        grads.size, columns, words, None if width == 1 else width, *outputs,
+        np.empty(5 * (workers.chunks + 1), INT64), key=(columns is None, kind.itemsize),
+    ):  # fmt: skip
+        for each, output in zip(_matches(a_indices, b_indices, sum_indices), outputs, strict=True):
+            workers.run(kernels.sparse_merge.take_matches, each, words, width, output)
     return SumGradient(*results)
 
 

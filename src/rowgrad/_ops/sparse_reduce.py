@@ -60,7 +60,7 @@ def reduce_groups(name: str, groups: Groups, values: Array) -> Array:
     groups.workers.run(
         kernels.sparse_reduce.reduce_groups, groups.starts, groups.in_order(values).view(stored), packed_kind, kind,
         start, lanes, None if parts == 2 else parts, np.empty(chunks * 3 * depth, np.int64),
-        np.empty(chunks * 2 * depth, sums), output.view(stored),
+        np.empty(chunks * 2 * depth, sums), output.view(stored), key=(name, values.dtype),
     )  # fmt: skip
     return output
 
@@ -119,7 +119,7 @@ def _dense(name: str, input_indices: Array, input_values: Array, input_shape: Ar
     groups = group(input_indices, axes)
     kept = [axis for axis in range(len(shape)) if axis not in axes]
     sizes_kept = np.array([shape[axis] for axis in kept], np.int64)
-    if ((groups.indices < 0) | (groups.indices >= sizes_kept)).any():
+    if (groups.indices.view(np.uint64) >= sizes_kept.view(np.uint64)).any():  # as which negative ones are large
         raise outside("input_indices", input_indices, shape, kept, "input_shape")
     places = groups.indices[:, 0] if len(kept) == 1 else groups.indices @ strides(sizes_kept.tolist())
     output.reshape(-1)[places] = reduce_groups(name, groups, input_values)

@@ -36,7 +36,7 @@ def _gradient(kind: int, compact: bool, grad: Array, indices: Array, segment_ids
         output = place(out, shape, grad.dtype, argument=rows_name, zero=True)
         return RowGradient(output, np.empty(0, indices.dtype)) if compact else output
     segments = grad.shape[0]
-    if segment_ids[-1] >= segments:
+    if segment_ids.item(-1) >= segments:
         raise bad_segment(segment_ids, segment_ids.size - 1, segments, GRAD_ROWS)
     blamed = indices, segment_ids, rows, rows_name, segments, GRAD_ROWS
     return sum_pairs(kind, grad, indices, segment_ids, rows, blamed, False, compact, rows_name, plan, out)

@@ -9,6 +9,7 @@ from rowgrad import _kernels as kernels
 from rowgrad._ops import checks
 from rowgrad._ops.catalogue import Example, Operator, declare
 from rowgrad._ops.pins import Pin
+from rowgrad._ops.quick import CODE
 from rowgrad._ops.results import SparseEntries
 from rowgrad._runtime import dtypes, threads
 from rowgrad._runtime.dtypes import NUMBERS, PLAIN, QUANTISED, Array
@@ -38,13 +39,14 @@ def _slice(indices: Array, values: Array, shape: Array, start: Array, size: Arra
     flat, entries = indices.ravel(), values.size
     if rank > MOST_DIMENSIONS:
         window_shape(shape, start, size)
-    source, width = dtypes.as_words(values)
+    word, width = dtypes.WORDS[values.itemsize]
     columns, words = (None, None) if rank == 2 and width == 1 else (rank, width)  # what most calls have, as constants
     work = entries * (rank * 8 + 8)
     if work < MANY_GRAINS * threads.GRAIN:
         workers = None
         output_shape, window = np.empty(rank, INT64), np.empty(rank, INT64)
-        total = kernels.sparse_slice.count_window(flat, entries, columns, shape, start, size, output_shape, window)
+        count = CODE[kernels.sparse_slice.count_window, columns is None]
+        total = count(flat, entries, columns, shape, start, size, output_shape, window)
         if total < 0:
             window_shape(shape, start, size)
             raise checks.changed("shape")
@@ -56,14 +58,12 @@ def _slice(indices: Array, values: Array, shape: Array, start: Array, size: Arra
         total = int(kept[-1])
     new: Any = np.empty if total * max(rank, 2) * 8 < POOLED else allocate
     output_indices, output_values = new((total, rank), INT64), new(total, values.dtype)
-    results = output_indices.ravel(), dtypes.as_words(output_values)[0]
+    ways = values.view(word), words, output_indices.ravel(), output_values.view(word)
     if workers is None:
-        kernels.sparse_slice.copy_window(flat, entries, columns, start, window, total, source, words, *results)
+        copy = CODE[kernels.sparse_slice.copy_window, columns is None, word]
+        copy(flat, entries, columns, start, window, total, *ways)
     else:
-        workers.run(
-            kernels.sparse_slice.copy_window_together, flat, entries, columns, start, window, kept, source, words,
-            *results,
-        )  # fmt: skip
+        workers.run(kernels.sparse_slice.copy_window_together, flat, entries, columns, start, window, kept, *ways)
     return SparseEntries(output_indices, output_values, output_shape)
 
 
@@ -101,14 +101,11 @@ def window_shape(shape: Array, start: Array, size: Array) -> Array:
 
 
 def _check_grad(values_name: str, values: Array, along: str, inputs: Array, start: Array, outputs: Array) -> None:
-    entries, selected = inputs.shape[:1], outputs.shape[:1]
-    if (
-        inputs.ndim == outputs.ndim == 2
-        and inputs.shape[1:] == outputs.shape[1:] == start.shape
-        and selected <= entries
-        and values.shape == (selected if along == "output_indices" else entries)
-    ):
-        return
+    if inputs.ndim == outputs.ndim == 2:
+        (entries, rank), (selected, width) = inputs.shape, outputs.shape
+        length = selected if along == "output_indices" else entries
+        if width == rank and selected <= entries and start.shape == (rank,) and values.shape == (length,):
+            return
     checks.rank("input_indices", inputs, 2)
     checks.rank("output_indices", outputs, 2)
     checks.rank(values_name, values, 1)
@@ -145,17 +142,17 @@ def _send(values: Array, inputs: Array, start: Array, outputs: Array, out: Array
 def _send_some(values: Array, inputs: Array, start: Array, outputs: Array, target: Array, forwards: bool) -> None:
     entries, rank = inputs.shape
     selected = outputs.shape[0]
-    (source, width), (target_words, _) = dtypes.as_words(values), dtypes.as_words(target)
+    word, width = dtypes.WORDS[values.itemsize]
     columns, words = (None, None) if rank == 2 and width == 1 else (rank, width)  # what most calls have, as constants
     pairs = inputs.ravel(), entries, outputs.ravel(), selected, columns, start
-    ways = (forwards or None, source, words, target_words)
+    ways = forwards or None, values.view(word), words, target.view(word)
     matched = -1
     if entries * rank * 8 >= MANY_GRAINS * threads.GRAIN:
         workers = Workers(entries * rank * 8)
         scratch = np.empty((3, workers.chunks + 1), np.int64)
         matched = workers.run(kernels.sparse_slice.send_together, *pairs, *scratch, *ways)
     if matched != selected:  # alone, if together it does not work out
-        matched = kernels.sparse_slice.send(*pairs, *ways)
+        matched = CODE[kernels.sparse_slice.send, columns is None, word, forwards](*pairs, *ways)
     if matched == selected:
         return
     raise InvalidArgumentError(

@@ -31,7 +31,7 @@ NONTEMPORAL = (
     1 << 22
 )  # results from this size on are written by non-temporal stores, which do not read their lines first
 LEAST_SCRATCH = 1 << 22
-SMALL_SCRATCH = 1 << 14
+SMALL_SCRATCH = 1 << 16
 MOST_SCRATCH = 1 << 28
 LARGE = 1 << 26  # requests below this many bytes are not worth a look at the machine
 

@@ -32,6 +32,7 @@ PATIENCE = 100_000
 _chosen: int | None = None
 _default: int | None = None  # what calls use else; asking the system at each of them would take longer than a small one
 _watchers: list[Callable[[int], None]] = []
+_code: dict[tuple[Any, Any], Callable[..., Any]] = {}  # compiled kernels by what tells the types of their arguments
 _jobs: deque[list[Any]] = deque()
 _helpers: "list[_Helper]" = []
 _lock = threading.RLock()  # a signal handler may call rowgrad while this thread holds it
@@ -144,13 +145,22 @@ class Workers:
             made.chunks = made.threads * CHUNKS_PER_THREAD if made.threads > 1 else 1
         return made
 
-    def run(self, kernel: Any, *args: Any) -> Any:
-        """Call `kernel` with new counters to share its work by, the number of chunks, and `args`."""
+    def run(self, kernel: Any, *args: Any, key: Any = None) -> Any:
+        """Call `kernel` with new counters to share its work by, the number of chunks, and `args`.
+
+        A `key` that tells the types of all `args`, which must be contiguous, saves a small call the look at each.
+        """
         if self.team:
             return self._run_on_team(kernel, *args)
         args = (kernels.sharing.new_workers(_wakeups()), self.chunks, *args)
         if self.helpers == 0:
-            return kernel(*args)
+            code = None if key is None else _code.get((kernel, key))
+            if code is not None:
+                return code(*args)
+            result = kernel(*args)
+            if key is not None:
+                _code[kernel, key] = kernels.compile.compiled(kernel, args)
+            return result
         job = [kernel, args]
         try:
             _jobs.extend([job] * self.helpers)
