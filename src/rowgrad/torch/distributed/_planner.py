@@ -73,9 +73,9 @@ class Planner:
         total = sum(map(self._work, tables))
         found: dict[str, Placed] = {}
         alike: dict[tuple[object, ...], list[int]] = {}  # tables that may change places
-        # Large ones first: small ones fit into what is left.
+        # Large ones first: small ones fit into what is left. Before them, those whose rank is given, then whose way is.
         order = sorted(range(len(tables)), key=lambda i: -self._work(tables[i]) * tables[i].num_embeddings)
-        order.sort(key=lambda i: tables[i].name not in fixed)
+        order.sort(key=lambda i: (fixed.get(tables[i].name, ("", None))[1] is None, tables[i].name not in fixed))
         for i in order:
             table = tables[i]
             nbytes = _bytes(table, optimizers[i])
