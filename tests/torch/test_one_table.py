@@ -68,8 +68,8 @@ def test_any_number_of_threads_gives_the_bits_of_the_operators(size, lengths, ro
         def run(ids, offsets, threads=threads, words=words, places=places, sums=sums):
             return kernels.tables_alone.gradient(
                 0, threads, ids[:0], lanes, None, one[:0], rows, 40, 0, one.ctypes.data, ids.ctypes.data, size,
-                offsets.ctypes.data, True, len(offsets), grad.ctypes.data, places.ctypes.data, sums.ctypes.data,
-                words.ctypes.data)  # fmt: skip
+                offsets.ctypes.data, True, len(offsets), grad.ctypes.data, 40, places.ctypes.data,
+                sums.ctypes.data, words.ctypes.data)  # fmt: skip
 
         count = run(ids, offsets)
         assert places[:count].tolist() == expected.sorted_unique_indices.tolist()

@@ -99,14 +99,14 @@ def _count(ordered, note):
 
 
 @inline
-def _sum(lanes, ordered, size, grads, factors, factor_mask, ordinal, sums, width, places):
+def _sum(lanes, ordered, size, grads, stride, factors, factor_mask, ordinal, sums, width, places):
     """Sum the rows to their places in the result, which begin at `ordinal`; gives where they end."""
     first = np.int64(0)
     while first < size:
         last = min(first + BLOCK, size)
         while last < size and peek(ordered, last) >> PLACE_BITS == peek(ordered, last - 1) >> PLACE_BITS:
             last += 1
-        ordinal += sum_block(lanes, ordered, first, last, PLACE_BITS, grads, width, factors, 0, factor_mask, True,
+        ordinal += sum_block(lanes, ordered, first, last, PLACE_BITS, grads, stride, factors, 0, factor_mask, True,
                              ordinal, sums, width, places)  # fmt: skip
         first = last
     return ordinal
@@ -123,7 +123,7 @@ def _kept(notes, parts):
 
 @inline
 def _gradient_share(counters, notes, parts, like, lanes_for, scaled, stored, rows, width, kind, factors, ids, size,
-                    offsets, is_open, bags, grads, places, sums, words):  # fmt: skip
+                    offsets, is_open, bags, grads, stride, places, sums, words):  # fmt: skip
     """The part of a thread. Each packs all entries, and keeps those of its rows."""
     shared = at(WORDS, counters)
     if words == 0:
@@ -150,7 +150,7 @@ def _gradient_share(counters, notes, parts, like, lanes_for, scaled, stored, row
             for before in range(part):
                 ordinal += peek(at(WORDS, notes + 8 * LINE * before), UNIQUE)
             ordered = at(WORDS, words + 16 * size * part + 8 * size * peek(note, IS_ODD))
-            ordinal = _sum(zeros(lanes_for), ordered, peek(note, ENTRIES), at(stored, grads),
+            ordinal = _sum(zeros(lanes_for), ordered, peek(note, ENTRIES), at(stored, grads), stride,
                            at(lanes_for, factors if scaled is None else factors + spread * part), factor_mask, ordinal,
                            at(stored, sums), width, at(WORDS, places))  # fmt: skip
             poke(note, TOTAL, ordinal)
@@ -160,12 +160,13 @@ def _gradient_share(counters, notes, parts, like, lanes_for, scaled, stored, row
 
 @kernel
 def gradient(run_parallel, threads, like, lanes_for, scaled, stored, rows, width, kind, factors, ids, size, offsets,
-             is_open, bags, grads, places, sums, words):  # fmt: skip
+             is_open, bags, grads, stride, places, sums, words):  # fmt: skip
     """Write the gradient of one table; gives how many rows it has, or -1 if an id or an offset is bad.
 
-    If a thread of the team came late, -2 - rows. `factors` is the address of a 1; or, where bags are `scaled`, of room
-    for `FACTOR_BYTES` for each bag and thread. `words` is room for two words of each entry and a line of notes for each
-    thread, and one line more. One thread needs none for up to `OWN_ENTRIES`, and it is 0.
+    If a thread of the team came late, -2 - rows. The gradients of two bags are `stride` elements apart. `factors` is
+    the address of a 1; or, where bags are `scaled`, of room for `FACTOR_BYTES` for each bag and thread. `words` is room
+    for two words of each entry and a line of notes for each thread, and one line more. One thread needs none for up to
+    `OWN_ENTRIES`, and it is 0.
     """
     counters, notes, parts = room(COUNTERS), room(NOTES), min(threads, MOST_PARTS)
     shared = at(WORDS, counters)
@@ -179,7 +180,7 @@ def gradient(run_parallel, threads, like, lanes_for, scaled, stored, rows, width
         ask_team(shared)
     on_team(run_parallel, threads, _gradient_share,
             (counters, notes, parts, like, lanes_for, scaled, stored, rows, width, kind, factors, ids, size, offsets,
-             is_open, bags, grads, places, sums, words))  # fmt: skip
+             is_open, bags, grads, stride, places, sums, words))  # fmt: skip
     if peek(shared, WRONG) > 0 or _kept(notes, parts) != size:
         return np.int64(-1)
     total = peek(at(WORDS, notes), LINE * (parts - 1) + TOTAL)

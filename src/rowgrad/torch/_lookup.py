@@ -143,7 +143,7 @@ class _Fused(torch.autograd.Function):
         refuse_second_order()
         values, offsets, weights = ctx.saved_tensors
         bags, is_open, update, nothing = ctx.kept
-        update(Batch(values, offsets, weights, bags, is_open), grad if grad.is_contiguous() else grad.contiguous())
+        update(Batch(values, offsets, weights, bags, is_open), _readable(grad))
         return nothing
 
 
@@ -191,19 +191,22 @@ class _Alone(torch.autograd.Function):
             if mark is not None:
                 mark.rows = found[0]
             return None, None, _coalesced(found, table.shape)
-        found = table.gradient(
-            values, offsets, bags, is_open, grad if grad.is_contiguous() else grad.contiguous(), mark
-        )
+        found = table.gradient(values, offsets, bags, is_open, _readable(grad), mark)
         if found is None:
             raise checks.changed("the ids")
         return None, None, found
+
+
+def _readable(grad: Tensor) -> Tensor:
+    """The gradient as kernels read it: rows may be apart, as in a part of a concatenation, elements of a row not."""
+    return grad if grad.stride(1) == 1 and grad.stride(0) >= grad.shape[1] else grad.contiguous()
 
 
 def _gradients(tables: TrainedTables, combiners: list[str], batch: Batch, grad: Tensor) -> list[tuple[Tensor, Tensor]]:
     """The compact gradients of all tables, which had these combiners in the forward pass."""
     found: Any = False
     if not torch.is_grad_enabled() and tables.fit() and tables.combiners is combiners:
-        found = tables.gradients(batch, grad if grad.is_contiguous() else grad.contiguous())
+        found = tables.gradients(batch, _readable(grad))
         if found is None:
             raise checks.changed("the ids")
     return _by_operators(tables, combiners, batch, grad) if found is False else found

@@ -101,7 +101,7 @@ class OneTable:
             words = scratch[1]
         code, fixed = self._gradient.get(values.dtype) or (None, self._fixed_for_gradient(values.dtype))
         args = (run, threads, *fixed, factors, values.data_ptr(), size, offsets.data_ptr(), is_open, bags,
-                grad.data_ptr(), places.data_ptr(), sums.data_ptr(), words)  # fmt: skip
+                grad.data_ptr(), grad.stride(0), places.data_ptr(), sums.data_ptr(), words)  # fmt: skip
         if code is None:
             count, code = first_call(kernels.tables_alone.gradient, args)
             self._gradient[values.dtype] = code, fixed

@@ -100,19 +100,19 @@ class TrainedTables(Tables):
         Gives True; or False if this has to be done by operators; or None if an id or an offset is bad, and then
         nothing was changed.
         """
-        calls = []
+        calls, stride = [], self._stride(batch, grad)
         for members, optimizer in groups:
             for call in self._calls_of(tuple(members), optimizer):
                 if call.reaches and getattr(optimizer, "decay_untouched", False):
                     return False
-                shares = self._shares(call.group, batch, call.group.span * self.sums.itemsize + 12)
+                shares = self._shares(call.group, batch, stride, call.group.span * self.sums.itemsize + 12)
                 if shares is None:
                     return False
                 calls.append((call, shares))
         # No table is changed before the ids of all are known to be good; a call for one table checks them itself.
         if len(calls) > 1 and self.pool(batch) is None:
             return None
-        if not all(self._run_step(call, shares, batch, grad, apart) for call, shares in calls):
+        if not all(self._run_step(call, shares, batch, grad, stride, apart) for call, shares in calls):
             return None
         changed = self.weights()
         for buffers in self.buffers:
@@ -152,7 +152,9 @@ class TrainedTables(Tables):
         self._rules[members] = _Kept(optimizer, names, known, steps, calls)
         return calls
 
-    def _run_step(self, call: _Call, shares: _Shares, batch: Batch, grad: Tensor, apart: tuple[int, int, int]) -> bool:
+    def _run_step(
+        self, call: _Call, shares: _Shares, batch: Batch, grad: Tensor, stride: int, apart: tuple[int, int, int]
+    ) -> bool:
         """One call of the kernel; tells whether all ids and offsets were good."""
         group, (run, threads, parts, per) = call.group, shares
         values, offsets, weights, bags, is_open = batch
@@ -172,7 +174,7 @@ class TrainedTables(Tables):
         status = kernels.tables_step.step(
             run, threads, len(group.members), parts, IDS[values.dtype], group.lanes, group.wide, scaled, weighted,
             self.stored, call.token, call.tables_at, self.address, call.numbers_at, values.data_ptr(), size,
-            offsets.data_ptr(), is_open, bags, per, weights_at, grad.data_ptr(), self.columns, apart, at,
+            offsets.data_ptr(), is_open, bags, per, weights_at, grad.data_ptr(), stride, apart, at,
             at + words_at, at + factors_at, at + sums_at, spread, slots_at, maps[1], map_size,
         )  # fmt: skip
         memory.give_back(maps, zero=True)
@@ -187,19 +189,21 @@ class TrainedTables(Tables):
         """The compact gradient of each table: rows in ascending order, and their gradients. Else as `step`."""
         if self._compact_groups is None:
             self._compact_groups = self._groups_of(range(len(self.layers)), ())
-        calls = []
+        calls, stride = [], self._stride(batch, grad)
         for group in self._compact_groups:
-            shares = self._shares(group, batch, 0)
+            shares = self._shares(group, batch, stride, 0)
             if shares is None:
                 return False
             calls.append((group, shares))
         results: list[Any] = [None] * len(self.layers)
         for group, shares in calls:
-            if not self._run_gradients(group, shares, batch, grad, results):
+            if not self._run_gradients(group, shares, batch, grad, stride, results):
                 return None
         return results
 
-    def _run_gradients(self, group: _Group, shares: _Shares, batch: Batch, grad: Tensor, results: list[Any]) -> bool:
+    def _run_gradients(
+        self, group: _Group, shares: _Shares, batch: Batch, grad: Tensor, stride: int, results: list[Any]
+    ) -> bool:
         """One call of the kernel, whose `results` are noted; tells whether all ids and offsets were good."""
         run, threads, parts, per = shares
         values, offsets, weights, bags, is_open = batch
@@ -224,7 +228,7 @@ class TrainedTables(Tables):
         status = kernels.tables_grad.gradients(
             run, threads, len(group.members), parts, IDS[values.dtype], group.lanes, scaled, weighted, self.stored,
             described.buffer_info()[0], self.address, values.data_ptr(), size, offsets.data_ptr(), is_open, bags, per,
-            weights_at, grad.data_ptr(), self.columns, at, at + words_at, at + others_at,
+            weights_at, grad.data_ptr(), stride, at, at + words_at, at + others_at,
             self.one_at if scaled is None else at + factors_at, at + places_at,
         )  # fmt: skip
         if status <= 0:
@@ -272,13 +276,17 @@ class TrainedTables(Tables):
             found.append(_Group(tables, numbers, lanes, *tokens, most, span))
         return found
 
-    def _shares(self, group: _Group, batch: Batch, row_bytes: int) -> _Shares | None:
+    def _stride(self, batch: Batch, grad: Tensor) -> int:
+        """How many elements the gradients of two bags are apart: more than they are long, in a part of a wider one."""
+        return grad.stride(0) if grad.shape == (batch.bags, self.columns) and batch.bags > 1 else self.columns
+
+    def _shares(self, group: _Group, batch: Batch, stride: int, row_bytes: int) -> _Shares | None:
         """How a call is shared; None if kernels do not take so much.
 
         For each row that occurs, a thread needs `row_bytes` of scratch.
         """
         size = batch.values.shape[0]
-        if group.rows >= MOST_ROWS or batch.bags * self.columns >= MOST_PLACES:
+        if group.rows >= MOST_ROWS or batch.bags * max(stride, self.columns) >= MOST_PLACES:
             return None
         run, threads = team.team(size * (16 + self.widest * self.numpy.itemsize), most_threads())
         per, row_bytes = size, row_bytes * threads
