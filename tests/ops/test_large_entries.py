@@ -65,6 +65,21 @@ def test_a_sum_and_its_gradient(thresh: float) -> None:
         np.testing.assert_array_equal(found, flowing[flat(part[0])])
 
 
+@pytest.mark.parametrize("segments", [100, 50_000, 200_000])
+@pytest.mark.parametrize("sort", [False, True])
+def test_means_count_the_entries_of_each_segment(segments: int, sort: bool) -> None:
+    # Threads count apart where that takes little memory, and together elsewhere.
+    random = np.random.default_rng(segments)
+    ids, indices = random.integers(0, segments, ENTRIES), random.integers(0, ROWS, ENTRIES)
+    ids = np.sort(ids) if sort else ids
+    grad = random.standard_normal((segments, 4)).astype(np.float32)
+    output, rows = for_all_threads(lambda: rowgrad.sparse_segment_mean_grad_v2(grad, indices, ids, ROWS))
+    scaled = grad * (1 / np.maximum(np.bincount(ids, minlength=segments), 1)).astype(np.float32)[:, None]
+    dense = np.zeros((ROWS, 4), np.float32)
+    np.add.at(dense, indices, scaled[ids])  # in input order, as ours
+    np.testing.assert_array_equal(output, dense[rows])
+
+
 def test_a_sum_of_entries_that_fall() -> None:
     """Chunks cannot be merged by themselves then; the result is that of one thread."""
     a, b = matrix(1), matrix(2)

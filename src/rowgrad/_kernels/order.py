@@ -36,12 +36,12 @@ def _pack(rows, partners, row_limit, partner_limit, shift, words, first, last):
 
 
 @inline
-def _count_ids(words, first, last, low, mask, counts, shared):
+def _count_ids(words, first, last, low, mask, counts, base, shared):
     """Count ids; equal neighbours are counted together, so that sorted ids cost hardly anything."""
-    run_of = (peek(words, first) >> low) & mask
+    run_of = base + ((peek(words, first) >> low) & mask)
     run = np.int64(0)
     for i in range(first, last):
-        here = (peek(words, i) >> low) & mask
+        here = base + ((peek(words, i) >> low) & mask)
         if here != run_of:
             if shared:
                 atomic_add(counts, run_of, run)
@@ -68,11 +68,13 @@ def pack(workers, chunks, strips, rows, partners, row_limit, partner_limit, shif
     Without `partners`, each entry's partner is its own position. `histogram` counts the lowest digit of the rows,
     strip by strip; `starts[chunk]` becomes the number of distinct rows before the chunk, if they come sorted. On a bad
     entry `info[BAD]` is the position of its block and nothing else is meant. `bad` has room for a number per strip and
-    per chunk.
+    per chunk. `counts` comes as zeros; where it has room for the counts of each strip, they are added up in the first.
     """
     seen = enter(workers)
     size = words.size
     buckets = 1 << digit_bits
+    limit = partner_limit if counted == COUNT_PARTNERS else row_limit
+    is_apart = counted != 0 and counts.size > limit
     for strip in share(workers, 0, strips):
         poke(bad, strip, -1)
         fill_range(histogram, strip * buckets, (strip + 1) * buckets, 0)
@@ -86,7 +88,8 @@ def pack(workers, chunks, strips, rows, partners, row_limit, partner_limit, shif
             if counted != 0:
                 low = np.int64(0) if counted == COUNT_PARTNERS else shift
                 mask = (np.int64(1) << shift) - 1 if counted == COUNT_PARTNERS else np.int64(-1)
-                _count_ids(words, first, last, low, mask, counts, strips > 1)
+                base = strip * limit if is_apart else np.int64(0)
+                _count_ids(words, first, last, low, mask, counts, base, strips > 1 and not is_apart)
             first = last
     # Ids that come sorted are common (segments, rows of a matrix), and one look at them is cheap.
     for chunk in share(workers, 1, chunks):
@@ -97,6 +100,10 @@ def pack(workers, chunks, strips, rows, partners, row_limit, partner_limit, shif
             distinct += peek(words, i) >> shift != peek(words, i - 1) >> shift
         poke(bad, strips + chunk, falls)
         poke(starts, chunk, distinct)
+        if is_apart:
+            for here in range(chunk_start(chunk, chunks, limit), chunk_start(chunk + 1, chunks, limit)):
+                for strip in range(1, strips):
+                    poke(counts, here, peek(counts, here) + peek(counts, strip * limit + here))
     for _ in share(workers, 2, 1):
         ordered = True
         for chunk in range(chunks):

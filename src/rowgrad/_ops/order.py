@@ -77,10 +77,11 @@ def order_ids(
     digit_bits = -(-_bits(row_limit) // passes) if passes else 0
     words = np.empty(2 * size, np.int64) if keep else scratch(2 * size, np.int64)
     buffers = words[:size], words[size:]
-    counts = allocate(((0, partner_limit, row_limit)[counted],), np.int64, zero=True)
     starts, info = np.empty(workers.chunks, np.int64), np.array([-1, 0, 0, 0])
     # As few strips as there are threads: where two strips end in the same bucket, threads share a cache line.
-    strips = workers.threads
+    strips, limit = workers.threads, (0, partner_limit, row_limit)[counted]
+    # Each strip has counts of its own, if these are few: threads that share some take turns at each.
+    counts = allocate((strips * limit if strips * limit <= 2 * size else limit,), np.int64, zero=True)
     histogram = np.empty(strips << digit_bits, np.int64)
     workers.run(
         kernels.order.pack, strips, rows, partners, row_limit, partner_limit, shift, digit_bits, buffers[0], histogram,
@@ -92,7 +93,7 @@ def order_ids(
     if bad >= 0:
         bad += _first_bad(rows[bad:], None if partners is None else partners[bad:], row_limit, partner_limit)
     found = buffers[buffer].copy() if keep else buffers[buffer]
-    return Order(found, shift, starts, distinct, workers.chunks, counts, bad)
+    return Order(found, shift, starts, distinct, workers.chunks, counts[:limit], bad)
 
 
 def _first_bad(rows: Array, partners: Array | None, row_limit: int, partner_limit: int) -> int:

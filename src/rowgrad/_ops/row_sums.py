@@ -153,7 +153,7 @@ def sum_pairs(kind: int, values: Array, rows: Array, partners: Array, row_limit:
     workers, order = _sort(kind, values, rows, partners, row_limit, blamed, by_row, argument, plan)
     factors = factors_of(workers, kind, order, values.dtype, by_row=by_row)
     if compact:
-        unique = np.empty(order.distinct, np.int64)
+        unique = allocate((order.distinct,), np.int64)
         output = sum_rows(workers, order, values, factors, rows=None, unique=unique, argument=argument)
         return RowGradient(output, unique.astype(rows.dtype, copy=False))
     return sum_rows(workers, order, values, factors, rows=row_limit, argument=argument, out=out)
