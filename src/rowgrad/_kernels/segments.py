@@ -223,14 +223,16 @@ def _next_block(ids, first, stop, rows, before, width, empty, output):
 
     The last segment is whole. There are no segments if an id is wrong.
     """
-    last = min(first + BLOCK, stop)
-    if _any_wrong(ids, first, last, rows):
+    last, segments = min(first + BLOCK, stop), np.int64(1)
+    wrong = _any_wrong(ids, first, first + 1, rows)
+    for i in range(first + 1, last):
+        here, previous = peek(ids, i), peek(ids, i - 1)
+        wrong |= (here < previous) | (here >= rows)
+        segments += here != previous
+    if wrong:
         return last, np.int64(0)
     while last < ids.size and peek(ids, last) == peek(ids, last - 1):
         last += 1
-    segments = np.int64(1)
-    for i in range(first + 1, last):
-        segments += peek(ids, i) != peek(ids, i - 1)
     if peek(ids, last - 1) - before != segments:
         for i in range(first, last):
             segment = peek_bounded(ids, i, rows)
