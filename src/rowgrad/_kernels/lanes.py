@@ -232,7 +232,8 @@ def read(context: Any, builder: Any, lanes: Lanes, array: Any, value: Any, start
 def fetch(typingctx: Any, lanes: Any, array: Any, start: Any) -> Any:
     """Have the cache lines of `count(lanes)` values of `array` from `start` fetched; the position may be anything.
 
-    They come into the first-level cache: the rows of 32 entries take a sixth of it, and adding them up is quicker then.
+    They come into the first-level cache and, on AMD's processors, not into the second: rows that are used once do not
+    evict there what is used again.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -244,7 +245,7 @@ def fetch(typingctx: Any, lanes: Any, array: Any, start: Any) -> Any:
         # The last one too: arrays of NumPy do not begin where a cache line does.
         for position in (*range(0, lanes.count, LINE // size), lanes.count - 1):
             pointer = builder.bitcast(builder.gep(first, [INT32(position)]), byte)
-            builder.call(function, [pointer, INT32(0), INT32(3), INT32(1)])
+            builder.call(function, [pointer, INT32(0), INT32(0), INT32(1)])
         return context.get_dummy_value()
 
     return types.void(lanes, array, types.intp), codegen
