@@ -44,7 +44,7 @@ test-oracle: .venv-oracle/ready
 soak: .venv-test/ready
 	cd tests && ../.venv-test/bin/python -m adversary.soak
 
-# Measures what the documents state, and writes docs/report.md: two hours, on a quiet machine.
+# Measures what the documents state, and writes docs/report.md: an hour and a half, on a quiet machine.
 # `make report PARTS="values scale"` runs some parts and keeps the figures of the others.
 report: .venv-bench/ready
 	cd benchmarks && ../.venv-bench/bin/python -m figures $(PARTS)

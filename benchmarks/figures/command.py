@@ -55,7 +55,7 @@ def write() -> None:
 
 
 def bench() -> None:
-    """Times of models, layers and operators beside the peers (an hour)."""
+    """Times of models, layers and operators beside the peers (a quarter of an hour)."""
     _run("-m", "bench", "--peers", "all", "--json", "results.json")
 
 
@@ -80,7 +80,7 @@ def first_calls() -> None:
 
 
 def scale() -> None:
-    """Steps of tables that are spread over several processes (ten minutes)."""
+    """Steps of tables that are spread over several processes (five minutes)."""
     _run("scale.py", "--write")
 
 
