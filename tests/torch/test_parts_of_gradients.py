@@ -32,9 +32,7 @@ def _changed(kind, bags, grad):
     else:
         pooled = layer(torch.randint(0, ROWS, (3 * bags,)), torch.arange(0, 3 * bags, 3))
     pooled.backward(grad)
-    return [
-        weight if weight.grad is None else weight.grad.to_dense() for weight in layer.parameters()
-    ]  # fmt: skip
+    return [weight if weight.grad is None else weight.grad.to_dense() for weight in layer.parameters()]
 
 
 def _parts(bags):
@@ -54,8 +52,8 @@ def _parts(bags):
                                   "fused collection"])  # fmt: skip
 def test_a_part_of_a_gradient_gives_what_a_copy_gives(kind, bags):
     for how, part in _parts(bags):
-        for found, expected in zip(_changed(kind, bags, part), _changed(kind, bags, part.clone(
-            memory_format=torch.contiguous_format)), strict=True):  # fmt: skip
+        copy = part.clone(memory_format=torch.contiguous_format)
+        for found, expected in zip(_changed(kind, bags, part), _changed(kind, bags, copy), strict=True):
             assert torch.equal(found, expected), how
 
 
